@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-# Fields whose values may be secret: an entry contains only that they have changed.
+# Fields with secret values: an entry only states that they have changed.
 SECRET_FIELDS = frozenset(
     {"password", "new_secret", "secret_key", "request", "environ", "bootstrap_script", "callback"}
 )
 # Maximum number of changed fields whose values an entry contains.
 MAX_CHANGED_FIELDS = 50
-# Maximum length of a value as JSON; a longer one is stored as its beginning.
+# Maximum length of a value as JSON; longer values are truncated.
 MAX_VALUE_CHARS = 300
 
 
@@ -46,9 +46,9 @@ class AuditEntry:
 class LoggedEntry(AuditEntry):
     """An entry as stored; later entries have larger ids.
 
-    ``entity_name`` is the name of the object at the time of the action; ``entity_id`` if the object
-    is identified by its name or the entry contains no name. ``position`` and ``hash`` are the
-    entry's place in the hash chain, None until the entry is chained.
+    ``entity_name`` is the name of the object at the time of the action. It equals ``entity_id`` if
+    the name identifies the object or the entry contains no name. ``position`` and ``hash`` belong
+    to the hash chain; they are None until the entry is chained.
     """
 
     id: int
@@ -59,7 +59,7 @@ class LoggedEntry(AuditEntry):
 
 @dataclass(frozen=True, slots=True)
 class OwnerEntry:
-    """An entry as shown to the owner of its object; without the address of the actor."""
+    """An entry as shown to the owner of its object, without the actor's address."""
 
     id: int
     at: datetime
@@ -77,8 +77,8 @@ def changed_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[
     """Return the details of an entry for an update: the requested fields and the changed values.
 
     ``after`` has the requested fields. The value of a changed field is ``{"before": …, "after":
-    …}``, and empty for a field that may contain a secret. The number of fields and the length of
-    each value are limited.
+    …}``; the value of a secret field is empty. The number of fields and the length of each value
+    are limited.
     """
     changes: dict[str, Any] = {}
     for name in sorted(after):
@@ -94,7 +94,7 @@ def changed_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[
 
 
 def shortened(value: Any) -> Any:
-    """Return ``value`` as JSON-compatible value; a long one is replaced by its beginning."""
+    """Return ``value`` as a JSON-compatible value; a long value is truncated."""
     plain = _plain(value)
     text = json.dumps(plain, ensure_ascii=False)
     return plain if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + "…"

@@ -1,4 +1,4 @@
-"""Hash chain over the audit log: each hash covers an entry and the hash of the entry before it.
+"""Hash chain over the audit log: each hash covers an entry and the previous hash.
 
 Positions in the chain are consecutive. When old entries are removed, the position and the hash of
 the last removed entry remain as the anchor of the chain.
@@ -46,7 +46,7 @@ class Damage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChainProblem:
-    """The first damage of the chain; ``entry_id`` is None if the damaged entry is not known."""
+    """The first problem of the chain; ``entry_id`` is None if the affected entry is not known."""
 
     kind: Damage
     position: int
@@ -55,7 +55,7 @@ class ChainProblem:
 
 
 def entry_hash(previous: str, position: int, entry: LoggedEntry) -> str:
-    """Return the hash of ``entry`` at ``position``, after the entry with the hash ``previous``."""
+    """Return the hash of ``entry`` at ``position``, chained to the hash ``previous``."""
     content = [
         previous,
         position,
@@ -78,7 +78,7 @@ def entry_hash(previous: str, position: int, entry: LoggedEntry) -> str:
 
 
 def link(state: ChainState, entries: Iterable[LoggedEntry]) -> list[Link]:
-    """Return the positions and hashes of new entries, in their order, at the end of the chain."""
+    """Append entries to the chain; return their positions and hashes in the same order."""
     position, previous = state.head_position, state.head_hash
     links = []
     for entry in entries:

@@ -17,10 +17,10 @@ _Networks = tuple[list[ipaddress.IPv4Network], list[ipaddress.IPv6Network]]
 
 
 def check_networks(texts: Sequence[str], field: str = "allowed_client_ip") -> list[str]:
-    """Return networks in canonical CIDR form; a single address is also accepted.
+    """Return networks in canonical CIDR form; single addresses are also accepted.
 
-    Bits after the prefix are cleared: ``192.0.2.7/24`` is ``192.0.2.0/24``. ``field`` is the name
-    of the request's field for errors.
+    Bits after the prefix are cleared: ``192.0.2.7/24`` is ``192.0.2.0/24``. Errors name ``field``
+    as the field of the request.
 
     A network of IPv4-mapped addresses is returned as IPv4, because ``is_inside`` also converts such
     addresses to IPv4.
@@ -59,7 +59,7 @@ def unmapped(network: _Network) -> _Network:
 def excludes_addresses(before: Sequence[str] | None, after: Sequence[str] | None) -> bool:
     """Return whether ``before`` contains an address that ``after`` does not contain.
 
-    None stands for every address.
+    None means every address.
 
     >>> excludes_addresses(None, ["10.0.0.0/8"]), excludes_addresses(["10.0.0.0/8"], None)
     (True, False)
@@ -68,8 +68,8 @@ def excludes_addresses(before: Sequence[str] | None, after: Sequence[str] | None
     """
     if before is None or after is None:
         return before is None and after is not None
-    # Merged networks are disjoint and as large as possible. A network is therefore covered only if
-    # it lies in one of them.
+    # Merged networks are disjoint and as large as possible, so a network is covered only if one of
+    # them contains it.
     (v4_before, v6_before), (v4_after, v6_after) = _by_version(before), _by_version(after)
     return not (
         all(any(network.subnet_of(wider) for wider in v4_after) for network in v4_before)

@@ -31,7 +31,7 @@ class CodedText:
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> CodedText:
-        """Return the text of a JSON object that ``as_json`` returned."""
+        """Return the text from a JSON object of ``as_json``."""
         return cls(text["code"], text["values"], tuple(map(cls.from_json, text["parts"])))
 
     def format(self, templates: Mapping[str, str]) -> str:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import unicodedata
 
-# Maximum per letter: more marks would cover the lines above and below. Thai and Vietnamese need up
-# to three.
+# Maximum per letter: more marks would cover adjacent lines. Thai and Vietnamese need up to three.
 MAX_COMBINING_MARKS = 8
 
 # Embeddings, overrides and isolates (Unicode Standard Annex 9).

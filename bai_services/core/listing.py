@@ -15,8 +15,7 @@ MAX_LIMIT = 500
 MAX_OFFSET = 2**31
 MAX_SORT_FIELDS = 10
 MAX_FILTERS = 50
-# Rows are counted exactly up to this number, or up to the end of the requested page if that is
-# higher.
+# Rows are counted exactly up to this number or the end of the requested page, whichever is higher.
 MIN_EXACT_TOTAL = 1000
 
 T = TypeVar("T")
@@ -66,7 +65,7 @@ def _check_count(what: str, count: int, maximum: int) -> None:
 def max_exact_total(limit: int, offset: int) -> int:
     """Return the highest exact ``total`` of a page with this limit and offset.
 
-    If there are more rows, ``total`` is the result plus one, and their exact number is unknown.
+    If there are more rows, ``total`` is the result plus one, and the exact number is unknown.
     """
     return max(MIN_EXACT_TOTAL, offset + limit)
 
@@ -81,7 +80,7 @@ class Page(Generic[T]):
     offset: int
 
     def with_items(self, items: Sequence[U]) -> Page[U]:
-        """Return a page with ``items`` instead of its own items, for example after a conversion."""
+        """Return this page with other items, for example after a conversion."""
         return Page(items, self.total, self.limit, self.offset)
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 FIRST_RETRY = timedelta(seconds=30)
 MAX_RETRY = timedelta(hours=1)
-# A mail that cannot be delivered for this time is given up.
+# The queue gives up a mail that it could not deliver for this time.
 DEFAULT_LIFETIME = timedelta(days=1)
 
 
@@ -16,7 +16,7 @@ DEFAULT_LIFETIME = timedelta(days=1)
 class Mail:
     """A mail in the queue.
 
-    ``kind`` selects the texts, into which ``values`` are inserted. ``values`` must contain no
+    ``kind`` selects the text templates; ``values`` are their values. ``values`` must contain no
     secret: the sender adds a secret link at the time of the delivery (``Mails.prepare``).
     """
 
@@ -32,7 +32,7 @@ class Mail:
 
 @dataclass(frozen=True, slots=True)
 class MailStatus:
-    """State of the mail server's settings and of the queue; ``last_error`` is of a pending mail."""
+    """State of the mail settings and of the queue; ``last_error``: error of a pending mail."""
 
     is_configured: bool
     server: str
@@ -51,7 +51,7 @@ class SentTestMail:
 
 
 def retry_delay(attempts: int) -> timedelta:
-    """Return the time until the next attempt after ``attempts`` failed ones.
+    """Return the delay of the next attempt after ``attempts`` failed attempts.
 
     >>> [retry_delay(n).total_seconds() for n in (1, 2, 3, 8, 1000)]
     [30.0, 60.0, 120.0, 3600.0, 3600.0]

@@ -1,4 +1,4 @@
-"""Resource slots: parsing, formatting and arithmetic of exact amounts such as ``4g`` or ``0.5``."""
+"""Resource slots: parse, format and compute exact amounts such as ``4g`` or ``0.5``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MEM = re.compile(
 )
 _SLOT_NAME = re.compile(r"cpu|mem|[a-z][a-z0-9-]*\.[a-z0-9.-]+(?::[a-z0-9.+-]+)?")
 
-# Value of a cap that means no limit. ``parse_amount`` never returns this value.
+# Cap that means no limit. ``parse_amount`` never returns this value.
 UNLIMITED = -1
 UNLIMITED_TEXT = "unlimited"
 MAX_SLOT_NAME = 64
@@ -247,12 +247,12 @@ class ResourceSlots(Mapping[str, int]):
         )
 
     def fits_in(self, free: Mapping[str, int]) -> bool:
-        """Return whether each amount is at most that in ``free`` (0 for a missing slot)."""
+        """Return whether each amount is at most the amount in ``free`` (0 for a missing slot)."""
         return all(need <= free.get(slot, 0) for slot, need in self.items())
 
 
 class Caps(ResourceSlots):
-    """Limits per slot; unlike in ``ResourceSlots``, zeros are stored: a cap of 0 forbids the slot.
+    """Limits per slot. Zeros are kept, unlike in ``ResourceSlots``: a cap of 0 forbids the slot.
 
     ``UNLIMITED`` (-1, as text ``unlimited``) means that the slot has no limit.
     """

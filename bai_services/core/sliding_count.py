@@ -35,7 +35,7 @@ class SlidingCount:
         self._total += 1
 
     def seconds_until_allowed(self, now: datetime) -> int:
-        """Return the seconds until the oldest events have certainly expired; 0 without events."""
+        """Return the seconds until the oldest step has left the window; 0 without events."""
         if not self._steps:
             return 0
         expires = self._steps[0][0] + WINDOW // STEP

@@ -13,7 +13,7 @@ MAX_TAG = 64
 
 
 def check_tags(tags: Sequence[str]) -> list[str]:
-    """Return tags in alphabetical order, each once.
+    """Return tags in alphabetical order, without duplicates.
 
     Raises
     ------
@@ -36,10 +36,10 @@ def check_tags(tags: Sequence[str]) -> list[str]:
 
 
 def joined(tags: Sequence[str]) -> str:
-    """Return tags as they are stored: comma separated, with commas also at both ends."""
+    """Return tags in their stored form: separated by commas, with a comma at both ends."""
     return f",{','.join(tags)}," if tags else ""
 
 
 def separated(text: str) -> list[str]:
-    """Return the tags of a stored text."""
+    """Return the tags in a stored text; the inverse of ``joined``."""
     return [tag for tag in text.split(",") if tag]

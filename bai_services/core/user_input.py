@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-# Limited because the time that int() takes grows faster than linearly with the length of the text.
+# Limited because the run time of int() grows faster than linearly with the length of the text.
 MAX_NUMBER_CHARACTERS = 40
 _WHOLE = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,2})?", re.IGNORECASE)
@@ -33,8 +33,8 @@ def read_decimal(text: str) -> Decimal | None:
 
 
 def number_text(value: object) -> str | None:
-    """Return a number or text from JSON or YAML as text; None for other types and for integers of
-    more than 40 digits.
+    """Return a number or text from JSON or YAML as a text; None for other types and for integers
+    with more than 40 digits.
     """
     if isinstance(value, str):
         return value

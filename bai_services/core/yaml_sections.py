@@ -1,4 +1,4 @@
-"""Mappings of a YAML file whose problems are reported with their lines."""
+"""Mappings of a YAML file; every problem is reported with its line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .user_input import shown
 MAX_TEXT = 512
 
 T = TypeVar("T")
-# Returns the error of a line.
+# Function that returns the error for a line and a text.
 Problem = Callable[[int, str], InvalidRequest]
 
 
@@ -23,7 +23,7 @@ Problem = Callable[[int, str], InvalidRequest]
 class Section:
     """A mapping of the file; ``take_…`` removes a key, ``finish`` raises if keys remain.
 
-    ``problem`` returns the error for a line and a text.
+    ``problem`` creates the errors.
     """
 
     loader: BoundedLoader
@@ -115,12 +115,12 @@ def read_sections(
     problem: Problem,
     read: Callable[[Section], T],
 ) -> T:
-    """Return ``read`` of the mapping that a YAML text consists of.
+    """Parse a YAML text that is a mapping, and return the result of ``read`` for this mapping.
 
     Raises
     ------
     InvalidRequest
-        The error ``problem`` of a line, if the text is not valid YAML or exceeds a limit.
+        The error from ``problem``, if the text is not valid YAML or exceeds a limit.
     """
     if len(text.encode(errors="replace")) > max_bytes:
         raise problem(1, f"the file has more than {max_bytes} bytes")
@@ -141,7 +141,7 @@ def read_sections(
 
 
 def text_of(node: yaml.ScalarNode, what: str, limit: int, problem: Problem) -> str:
-    """Return the text of a value with at most ``limit`` bytes."""
+    """Return the text of a value; raise an error if it has more than ``limit`` bytes."""
     text = str(node.value)
     if len(text.encode(errors="replace")) > limit or "\0" in text:
         raise problem(node.start_mark.line + 1, f"{what} has more than {limit} bytes, or a NUL")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-# Reasons of a rejected sign-in with an external identity.
+# Reasons for rejecting a sign-in with an external identity.
 NOT_LINKED = "not-linked"
 NAME_TAKEN = "account-exists"
 NO_EMAIL = "no-verified-email"
@@ -19,9 +19,9 @@ MAX_SIGNED_TOKEN_SECONDS = 300
 class ExternalUser:
     """What a provider has asserted about a user.
 
-    Only ``issuer`` and ``subject`` are the user's identity. ``provider`` is the name in the
-    configuration. The other fields are for new accounts, and the e-mail address also for links
-    (``ProviderRules.links_email``).
+    Only ``issuer`` and ``subject`` identify the user. ``provider`` is the name in the
+    configuration. The other fields are used for new accounts; the e-mail address is also used to
+    link accounts (``ProviderRules.links_email``).
     """
 
     provider: str
@@ -35,11 +35,11 @@ class ExternalUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderRules:
-    """What the operator allows for a provider.
+    """The operator's rules for a provider.
 
     ``links_email``: a verified e-mail address links the identity to the account with that address,
-    if its role is ``user``. ``skips_code``: no one-time code is required, because the provider
-    itself asks for a second factor.
+    if the account has the role ``user``. ``skips_code``: no one-time code is required, because the
+    provider itself asks for a second factor.
     """
 
     creates_accounts: bool = False
@@ -67,7 +67,7 @@ class Identities:
 
 @dataclass(frozen=True, slots=True)
 class OwnIdentities:
-    """``has_password``: whether a new link needs the user's password."""
+    """The caller's linked identities; ``has_password``: a new link needs the caller's password."""
 
     items: Sequence[Identity]
     has_password: bool

@@ -12,7 +12,7 @@ from ..names import check_slug
 
 DIGITS = 6
 STEP_SECONDS = 30
-# A code of the previous or next step is accepted, too: the clocks of phones deviate.
+# The codes of the previous and next step are also accepted, because phone clocks drift.
 DRIFT_STEPS = 1
 SECRET_BYTES = 20
 RECOVERY_CODE_COUNT = 10
@@ -21,18 +21,18 @@ RECOVERY_CODE_LENGTH = 16
 RECOVERY_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 _GROUP = 4
 
-# Reasons of a sign-in that is rejected after the correct password.
+# Reasons for rejecting a sign-in with the correct password.
 CODE_NEEDED = "need-one-time-code"
 CODE_WRONG = "wrong-one-time-code"
 REGISTRATION_NEEDED = "need-code-registration"
 
 
 class CodeRule(StrEnum):
-    """Whether the users of a domain sign in with a one-time code."""
+    """The rule of a domain for sign-ins with one-time codes."""
 
-    OFF = "off"  # codes are not asked for, and cannot be registered
+    OFF = "off"  # no codes; users cannot register an authenticator
     OPTIONAL = "optional"  # users decide
-    REQUIRED = "required"  # a user without an authenticator registers one at the sign-in
+    REQUIRED = "required"  # users without an authenticator must register one when they sign in
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class CodeRules:
 
     @classmethod
     def parse(cls, text: str) -> CodeRules:
-        """Read a rule, optionally followed by rules of single domains.
+        """Parse the default rule, optionally followed by rules for single domains.
 
         >>> rules = CodeRules.parse("optional, staff=required")
         >>> rules.of("staff").value, rules.of("students").value
@@ -84,8 +84,8 @@ def _rule(text: str) -> CodeRule:
 class SecondFactor:
     """The second factor that a caller sends.
 
-    ``code`` is a one-time code or a recovery code. The Hub sends ``proof`` instead, if the user
-    has already sent the code in the same sign-in.
+    ``code`` is a one-time code or a recovery code. If the user has already sent the code in the
+    same sign-in, the Hub sends ``proof`` instead.
     """
 
     code: str = field(default="", repr=False)
@@ -94,9 +94,9 @@ class SecondFactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneTimeCodeState:
-    """The caller's own authenticator. ``rule`` is the rule of the caller's domain.
+    """State of the caller's authenticator. ``rule`` is the rule of the caller's domain.
 
-    ``has_password``: whether the registration of an authenticator needs the caller's password.
+    ``has_password``: the registration of an authenticator needs the caller's password.
     """
 
     rule: CodeRule
@@ -108,9 +108,9 @@ class OneTimeCodeState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeRegistration:
-    """A secret for an authenticator, valid when it is confirmed with a code.
+    """A secret for an authenticator; it takes effect when the user confirms it with a code.
 
-    ``registration`` contains the secret, encrypted, and must be sent with that code.
+    ``registration`` contains the encrypted secret and must be sent with the code.
     """
 
     secret: str = field(repr=False)
@@ -128,7 +128,7 @@ class RecoveryCodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredAtSignIn(RecoveryCodes):
-    """``proof`` replaces the code in the rest of the sign-in."""
+    """Recovery codes, and the ``proof`` that replaces the code in the rest of the sign-in."""
 
     proof: str = field(repr=False)
 

@@ -13,8 +13,7 @@ MAX_LENGTH = 256
 
 FAILURES_ALLOWED = 10
 BLOCK_TIME = timedelta(seconds=1200)
-# Limit per IP address, for all user names together. It is higher, because many users may share an
-# address.
+# Limit per IP address for all user names together; higher, because many users may share an address.
 ADDRESS_FAILURES_ALLOWED = 100
 MAX_DELAY_SECONDS = 10.0
 # Reason of a sign-in that is rejected because too many sign-ins are in progress.
@@ -24,7 +23,7 @@ OVERLOADED = "overloaded"
 def delay_seconds(attempts: int) -> float:
     """Return the delay of a sign-in attempt in seconds, from 0 to 10.
 
-    ``attempts`` is the number of recent failed attempts plus this one.
+    ``attempts`` is the number of recent failed attempts, plus one for the current attempt.
 
     >>> [delay_seconds(n) for n in (1, 10, 11, 12, 13, 14, 15, 1000)]
     [0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
@@ -53,7 +52,7 @@ def is_expired(changed_at: datetime | None, max_age_days: int, now: datetime) ->
 def broken_rules(password: str, username: str, email: str) -> list[str]:
     """Return the rules that a new password breaks, each as a clause after "the password".
 
-    For a password that is too long, only that rule is returned.
+    For a password that is too long, only the rule about the length is returned.
     """
     broken = []
     if len(password) < MIN_LENGTH:

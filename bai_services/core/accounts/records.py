@@ -64,8 +64,8 @@ class ProjectName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A user. The manager computes ``is_locked`` and ``locked_until`` from failed sign-ins, and
-    adds ``has_authenticator``: whether the user has registered one for one-time codes.
+    """A user. The manager computes ``is_locked`` and ``locked_until`` from failed sign-ins.
+    ``has_authenticator``: the user has registered an authenticator for one-time codes.
     """
 
     id: str
@@ -96,10 +96,10 @@ class User:
 class OwnAccount:
     """The caller's own account.
 
-    ``limits`` has, by slot, the lowest limit that the domain, the user or the keypair of the
-    request sets; ``sessions`` is the number of sessions. The limits of the user's projects also
-    apply, but are not included. ``usage`` has the user's current usage by slot. Both maps omit
-    slots without a value.
+    ``limits`` maps each slot to the lowest limit of the domain, the user and the keypair of the
+    request; the key ``sessions`` is the number of sessions. The limits of the user's projects also
+    apply, but are not included. ``usage`` maps each slot to the user's current usage. Both maps
+    omit slots without a value.
     """
 
     id: str
@@ -209,7 +209,7 @@ class SshKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedSshKey(SshKey):
-    """``private_key`` is set if the server generated the key pair; it is shown once."""
+    """A new SSH key; ``private_key`` is set if the server generated the pair, and is shown once."""
 
     private_key: str | None = field(repr=False)
 
@@ -228,7 +228,7 @@ class PendingSignOut:
 
 @dataclass(frozen=True, slots=True)
 class HubRole:
-    """A role of the Hub that an account gets."""
+    """A role that an account has in the Hub."""
 
     name: str
     description: str
@@ -253,11 +253,12 @@ class HubAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedAccount(HubAccount):
-    """``max_concurrent_logins``: maximum number of signed-in browsers; None: no limit.
+    """An account that has passed the sign-in checks.
 
-    With ``need_code_registration``, the user must register an authenticator before the sign-in.
-    ``code_proof`` replaces the one-time code if the sign-in has further steps; it is empty if no
-    code was needed.
+    ``max_concurrent_logins``: maximum number of signed-in browsers; None: no limit. With
+    ``need_code_registration``, the user must register an authenticator before the sign-in.
+    ``code_proof`` replaces the one-time code in further steps of the sign-in; it is empty if no
+    code was required.
     """
 
     max_concurrent_logins: int | None

@@ -15,7 +15,7 @@ class Role(StrEnum):
     SUPERADMIN = "superadmin"
     ADMIN = "admin"  # administers one domain
     USER = "user"
-    MONITOR = "monitor"  # reads the objects of all domains, changes only its own
+    MONITOR = "monitor"  # reads the objects of all domains, changes only objects that it owns
     HUB = "hub"  # the Hub itself: authenticator and spawner
     AGENT = "agent"
     SCRAPER = "scraper"  # Prometheus, which reads the metrics
@@ -24,7 +24,7 @@ class Role(StrEnum):
 
 
 class Reach(IntEnum):
-    """Set of objects on which a role may perform an action; each value includes the lower ones."""
+    """Objects on which a role may perform an action; each value includes the lower values."""
 
     NONE = 0
     OWN = 1
@@ -38,7 +38,7 @@ class Caller:
     """The user or component that sent a request.
 
     ``domain`` is None for the Hub and for agents; ``projects`` holds project ids. ``agent_id`` is
-    the only agent for which an agent's own credential is valid.
+    set for the credential of an agent, which is valid only for this agent.
     """
 
     role: Role
@@ -61,10 +61,9 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The domain, project and owner of the object of an action; a field that does not apply is
-    None.
+    """The domain, project and owner of the object of an action; None in fields that do not apply.
 
-    Policies and resource groups have none of the three. A session has all three. A folder or
+    Policies and resource groups have none of these fields. A session has all three. A folder or
     template of a project has no owner: its creator does not own it.
     """
 
@@ -174,7 +173,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "session.create": {**_reaches(R.OWN, R.OWN, R.NONE), **_HUB},
     # Create a session that another user owns.
     "session.create-for": _DOMAIN_WRITES,
-    # Read environment, command, callback and output, which may contain secrets of the owner.
+    # Read the environment, command, callback and output, which may contain the owner's secrets.
     "session.read-private": {**_OWN_WRITES, **_HUB, **_SESSION},
     "session.write": {**_OWN_WRITES, **_HUB, **_SESSION},
     "session.change-priority": {**_OWN_WRITES, **_HUB},
@@ -191,38 +190,38 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "template.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
     "template.write": _reaches(R.OWN, R.DOMAIN, R.NONE),
     "schedule.read": _OWN_READS,
-    # The request of a schedule is carried out with its owner's permissions: only the owner sets it.
+    # A schedule's request runs with the owner's permissions, so only the owner may set it.
     "schedule.write": {**_reaches(R.OWN, R.OWN, R.NONE), Role.SUPERADMIN: R.OWN},
     # Pause or delete a schedule.
     "schedule.pause": _reaches(R.OWN, R.DOMAIN, R.NONE),
     # Members of a project may see its endpoints.
     "endpoint.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
-    # The replicas of an endpoint run with its owner's permissions: only the owner defines it, and
-    # creates tokens.
+    # Replicas run with the permissions of the endpoint's owner, so only the owner may define the
+    # endpoint and create tokens.
     "endpoint.write": {**_reaches(R.OWN, R.OWN, R.NONE), Role.SUPERADMIN: R.OWN},
-    # Pause, scale, undo a rollout, revoke tokens or delete.
+    # Pause, scale or delete an endpoint, undo a rollout, revoke tokens.
     "endpoint.manage": _reaches(R.OWN, R.DOMAIN, R.NONE),
     # Call an endpoint of one's projects from the chat page.
     "endpoint.chat": {**_reaches(R.PROJECT, R.PROJECT, R.NONE), Role.SUPERADMIN: R.PROJECT},
     # Users read and change only their own chats.
     "chat.use-own": _EVERYONE,
-    # Models of projects of type model-store, which their members may see.
+    # Models of projects of the type model-store; the members of the project may see them.
     "model.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
     "model.refresh": _reaches(R.PROJECT, R.DOMAIN, R.NONE),
     "model-import.read": _OWN_READS,
-    # Imports that members of a store request begin after an approval.
+    # Imports that members of a model store request start only after approval.
     "model-import.request": _reaches(R.PROJECT, R.DOMAIN, R.NONE),
     "model-import.approve": _DOMAIN_WRITES,
     "model-import.cancel": _reaches(R.OWN, R.DOMAIN, R.NONE),
     "model-import.retry": _reaches(R.OWN, R.DOMAIN, R.NONE),
     # Pipelines contain commands and variables, so monitors do not see those of other users.
     "pipeline.read": _OWN_WRITES,
-    # Tasks run with the permissions of the owner of a pipeline: only the owner defines and runs it.
+    # Tasks run with the permissions of the pipeline's owner, so only the owner may define and run
+    # it.
     "pipeline.write": {**_reaches(R.OWN, R.OWN, R.NONE), Role.SUPERADMIN: R.OWN},
-    # Cancel runs, answer approvals, and delete.
+    # Cancel runs, decide approvals, and delete pipelines.
     "pipeline.manage": _reaches(R.OWN, R.DOMAIN, R.NONE),
-    # Imports of repositories, archives and files into folders; they run with the owner's
-    # permissions.
+    # Imports of repositories, archives and files into folders run with the owner's permissions.
     "folder-import.read": _OWN_READS,
     "folder-import.create": {**_reaches(R.OWN, R.OWN, R.NONE), Role.SUPERADMIN: R.OWN},
     "folder-import.cancel": _reaches(R.OWN, R.DOMAIN, R.NONE),
@@ -276,7 +275,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "mail.test": _SUPERADMIN,
     "account.verify": _HUB,
     "account.read": _HUB,
-    # For users on the Hub's pages who are not signed in.
+    # For users of the Hub's pages who are not signed in.
     "account.reset-password": _HUB,
     "account.sign-up": _HUB,
     "account.delete": _HUB,

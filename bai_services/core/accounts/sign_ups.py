@@ -30,7 +30,7 @@ class SignUpRules:
 
 @dataclass(frozen=True, slots=True)
 class SignUpForm:
-    """What a user has entered. ``consents``: the documents to which the user has agreed."""
+    """The fields of a sign-up request. ``consents``: the documents to which the user has agreed."""
 
     username: str
     email: str
@@ -72,13 +72,13 @@ class SignUpInvitation:
 
 @dataclass(frozen=True, slots=True)
 class CreatedSignUpInvitation(SignUpInvitation):
-    """``token``: only the response to the creation contains it."""
+    """A new invitation with its ``token``, which no later response contains."""
 
     token: str = field(repr=False)
 
 
 def check_email_domain(email: str, allowed: Sequence[str]) -> None:
-    """Raise ``InvalidRequest`` unless ``allowed`` is empty or has the domain of ``email``.
+    """Raise ``InvalidRequest`` unless ``allowed`` is empty or contains the domain of ``email``.
 
     >>> check_email_domain("a@example.org", ["example.org"])
     >>> check_email_domain("a@sub.example.org", ["*.example.org"])

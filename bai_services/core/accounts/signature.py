@@ -36,7 +36,7 @@ def sign(
 
     ``path`` includes the query string. ``date`` is the time in the ``Date`` header, with a time
     zone. ``content_digest`` is the value of the ``Content-Digest`` header. If it is empty, the body
-    is not signed. Clients of the original signature scheme do not send the header.
+    is not signed. Clients of the original signature scheme do not send this header.
     """
     day = date.strftime("%Y%m%d")
     digest = (f"content-digest:{content_digest}",) if content_digest else ()

@@ -16,7 +16,7 @@ _ID_DIGITS = 12
 
 
 class Fate(StrEnum):
-    """What happens to a folder."""
+    """What a purge does with a folder."""
 
     TRANSFER = "transfer"  # it gets a new owner
     DELETE = "delete"  # its files are deleted
@@ -24,7 +24,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PurgeOptions:
-    """What happens to the user's folders; ``shared_folders`` are those that others can use too.
+    """What a purge does with the user's folders, and with folders that other users can also use.
 
     ``new_owner``: id, user name or e-mail address of the new owner; empty: the caller.
     """
@@ -79,7 +79,7 @@ def fate_of(folder: OwnedFolder, options: PurgeOptions) -> Fate | None:
 
 
 def name_after_transfer(name: str, username: str, taken: Collection[str]) -> str:
-    """Return the folder's name after the transfer to an owner who has folders named ``taken``.
+    """Return a folder's name after its transfer to an owner with folders named ``taken``.
 
     The old owner's user name is added as a prefix if the name is taken, or if the folder would be
     mounted automatically.

@@ -32,7 +32,7 @@ class ListedShare:
 
 @dataclass(frozen=True, slots=True)
 class AdmittedVisit:
-    """``visit``: the token that the visitor's browser presents until ``expires_at``."""
+    """An admitted visitor; the visitor's browser sends the token ``visit`` until ``expires_at``."""
 
     visit: str
     expires_at: datetime

@@ -94,7 +94,7 @@ def check_app(name: str) -> str:
 
 
 def check_sharing(allowed: str, audience: Audience) -> None:
-    """Check that a user policy, whose widest audience is ``allowed``, permits an audience.
+    """Check an audience against ``allowed``, the widest audience of the user policy.
 
     Raises
     ------
@@ -138,10 +138,10 @@ def check_addresses(audience: Audience, texts: Sequence[str]) -> list[str] | Non
 
 
 def share_end(now: datetime, seconds: int | None, max_seconds: int) -> datetime:
-    """Return the time ``seconds`` after ``now``, at which a share ends.
+    """Return the time at which a share ends: ``seconds`` after ``now``.
 
     ``max_seconds`` is the limit of the user policy; 0 means no limit. If ``seconds`` is None, the
-    share ends after a week, or after ``max_seconds`` if that is shorter.
+    share ends after the shorter of a week and ``max_seconds``.
 
     Raises
     ------

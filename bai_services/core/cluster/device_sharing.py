@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import InvalidRequest
 from ..resources import SHARE_MINIMUM, SHARE_UNIT, format_amount, parse_amount
 
-# Maximum share of a device that does not limit shares; larger than the capacity of any cluster.
+# Maximum share on a device that does not limit shares; larger than the capacity of any cluster.
 ANY_SHARE = 2**40
 _SLOT = "any.shares"
 
@@ -34,7 +34,7 @@ class Level(StrEnum):
 
     @classmethod
     def weakest(cls, levels: Iterable[Level]) -> Level:
-        """Return the weakest of the levels; raise ValueError for no levels."""
+        """Return the weakest level; raise ValueError if ``levels`` is empty."""
         return min(levels, key=lambda level: level.rank)
 
 
@@ -43,9 +43,9 @@ class Sharing:
     """The range of shares that a device offers, in thousandths, and their enforcement level.
 
     ``least`` and ``most`` limit the share of one session; ``most`` is 0 if the device offers no
-    shares. If ``most`` is less than ``ANY_SHARE``, the whole share of a session must be on this one
-    device. ``is_paused``: no share can be allocated now. ``is_uniform``: all sessions on the device
-    have the same share, which the first session on the empty device sets.
+    shares. If ``most`` is less than ``ANY_SHARE``, a session cannot combine shares of this device
+    with shares of another. ``is_paused``: no share can be allocated now. ``is_uniform``: all
+    sessions on the device have the same share; the first session on the empty device sets it.
     """
 
     level: Level = Level.NONE
@@ -75,7 +75,7 @@ class Sharing:
         return self.least <= share <= self.max_share_now and in_force in (0, share)
 
     def restricted_to(self, minimum: Level) -> Sharing:
-        """Return this sharing, but without shares if its enforcement level is below ``minimum``."""
+        """Return this sharing, without shares if its enforcement level is below ``minimum``."""
         return self if self.level.is_at_least(minimum) else Sharing(self.level, self.least, 0)
 
     def to_facts(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Device:
     is_simulated: bool = False
     model: str = ""
     numa_node: int | None = None  # None or -1: unknown
-    # Devices connected by a direct link (NVLink), or else behind the same PCI switches; None:
+    # Group of devices connected by a direct link (NVLink), or else by the same PCI switches; None:
     # unknown.
     links: tuple[str, ...] | None = None
     # Slot of a device part, such as a MIG instance; empty for a device that is allocated whole or
@@ -62,8 +62,8 @@ class Device:
     def max_share_within(self, limit: int) -> int:
         """Return the largest share, at most ``limit``, that can be allocated to one session now.
 
-        A share in force can be below the minimum, if the minimum was raised later: then the device
-        accepts no session until it is empty.
+        If the minimum was raised later, the share in force can be below the minimum. The device
+        then accepts no session until it is empty.
         """
         most = min(self.free, self.sharing.max_share_now, limit)
         if self.share_in_force:
@@ -87,7 +87,7 @@ class Shortage:
     asked: int
     available: int
     text: CodedText
-    # The message if no session uses the agents; empty: same as ``text``.
+    # The message if no session uses the agents; empty: ``text``.
     message_when_unused: str = ""
 
 
@@ -149,11 +149,10 @@ def check_unique(slots: Mapping[str, int]) -> None:
 
 
 def split_shares(amount: int) -> list[int]:
-    """Split a share, in thousandths, over the fewest possible devices; return the parts, largest
-    first.
+    """Split a share, in thousandths, over the fewest devices; return the parts, largest first.
 
-    A share of at most one device is not split. A larger share is split evenly in steps of
-    ``SHARE_STEP``; its parts differ by at most one step.
+    A share of at most one device is not split. The parts of a larger share are multiples of
+    ``SHARE_STEP`` and differ by at most one step.
     """
     count = -(-amount // SHARE_UNIT)
     if count <= 1:
@@ -176,8 +175,8 @@ def max_share(free: Iterable[int]) -> int:
     )
     best = max(capacities[:1], default=0)
     for count, smallest in enumerate(capacities[1:], start=2):
-        # With ``count`` devices, no part exceeds the smallest capacity, except by one step on
-        # devices with a larger capacity.
+        # With ``count`` devices, each part is at most the smallest capacity; parts on devices with
+        # more capacity may be one step larger.
         larger = sum(other > smallest for other in capacities[:count])
         total = smallest * count + SHARE_STEP * larger
         # ``split_shares`` divides only a share of more than one device. No part may be below the

@@ -12,7 +12,7 @@ from .model import AgentStatus
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """Findings about one agent's machine; ``level`` is the worst of them."""
+    """Findings about the machine of an agent; ``level`` is the worst level of a finding."""
 
     agent_id: str
     resource_group: str
@@ -23,7 +23,7 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReport:
-    """``findings``: about the machine of the manager. ``level``: the worst of all."""
+    """Findings about the manager's machine and about ``nodes``; ``level`` is the worst of all."""
 
     checked_at: datetime
     level: str
@@ -33,7 +33,7 @@ class ClusterReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """What an agent has reported: its findings, and the ids of its engine and its Swarm node."""
+    """The report of an agent: its findings, and the ids of its engine and its Swarm node."""
 
     findings: Sequence[Finding]
     engine_id: str
@@ -68,7 +68,7 @@ def compare_versions(agent: str, manager: str) -> Finding:
 
 
 def compare_engines(endpoint: str, agent: str, manager: str) -> Finding:
-    """Compare the ids of the engines that agent and manager reach at the agent's endpoint."""
+    """Check that the agent and the manager reach the same engine at the agent's endpoint."""
     if agent == manager:
         return ok("endpoint", f"the manager's machine reaches the engine at {endpoint}")
     return error(

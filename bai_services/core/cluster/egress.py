@@ -14,7 +14,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 DNS_PORT = 53
 TCP, UDP = "tcp", "udp"
-# ICMPv6 types of Neighbor Discovery (RFC 4861), by which IPv6 finds a gateway.
+# ICMPv6 types of Neighbor Discovery (RFC 4861), which IPv6 needs to find a gateway.
 _NEIGHBOUR_DISCOVERY = ("133", "134", "135", "136")
 _ESTABLISHED = "-m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"
 _REJECT = {4: "icmp-admin-prohibited", 6: "icmp6-adm-prohibited"}
@@ -83,7 +83,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Source:
-    """Source of packets of our containers: a bridge, or one address on a shared bridge."""
+    """Source of packets from session containers: a bridge, or one address on a shared bridge."""
 
     interface: str
     address: str = ""
@@ -146,9 +146,9 @@ def ruleset(
     sources: Iterable[Source],
     targets: Sequence[Target],
 ) -> str:
-    """Return the input of ``iptables-restore --noflush`` that sets our chains atomically.
+    """Return the input of ``iptables-restore --noflush`` that sets the agent's chains atomically.
 
-    For an allowed packet, our rules RETURN to Docker's own rules, so both must allow the packet.
+    For an allowed packet, the rules RETURN to Docker's own rules, so both must allow the packet.
     Containers of one bridge may reach each other, except on a shared bridge.
     """
     lines = ["*filter", *(f":{chain} - [0:0]" for chain in chains.all())]

@@ -40,8 +40,8 @@ class GroupOptions:
     placement: Policy = Policy.PRICED
     backfill: Backfill = Backfill.RESERVING
     strategy: Strategy = Strategy.EVENLY
-    # Whether a share may be split into uneven parts. If true, a share of at most one device may
-    # also be split, if it fits on no single device. A request can override this option.
+    # Whether a share may be split into uneven parts. If true, a share of at most one device that
+    # fits on no single device may also be split. A request can override this option.
     allow_fractional_resource_fragmentation: bool = False
     # Seconds after which a pending session is cancelled; 0: never.
     pending_timeout: int = 0

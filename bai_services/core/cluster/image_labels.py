@@ -27,7 +27,7 @@ MAX_PREOPEN_PORTS = 32
 
 FEATURES = frozenset({"query", "batch", "tty", "uid-match", "user-input", "operation", "private"})
 MAX_LABELS = 256
-# Maximum length of a label's name and value together, and of the text in ``parse_service_ports``.
+# Maximum total length of a label's name and value, and maximum length of a service-ports text.
 MAX_LABEL_CHARACTERS = 4096
 
 _SHARED_MEMORY = "shmem"
@@ -96,9 +96,9 @@ def parse_labels(labels: Mapping[str, str]) -> ImageLabels:
     Raises
     ------
     InvalidRequest
-        If there are too many labels, or any label is too long or contains a NUL. Or if a label with
-        ``PREFIX`` is malformed or unknown, or if labels contradict each other: for example, a
-        minimum is above its maximum.
+        If there are too many labels, a label is too long or contains a NUL, a label with ``PREFIX``
+        is malformed or unknown, or labels contradict each other (for example, a minimum above its
+        maximum).
     """
     ours = {
         name.removeprefix(PREFIX): text for name, text in labels.items() if name.startswith(PREFIX)
@@ -133,7 +133,7 @@ def parse_new_labels(labels: Mapping[str, str]) -> ImageLabels:
     ------
     InvalidRequest
         Also if an app has the port of the Jupyter server. ``parse_labels`` accepts this port,
-        because stored images of earlier versions may have it.
+        because images that earlier versions stored may have it.
     """
     facts = parse_labels(labels)
     for service in facts.service_ports:
@@ -175,7 +175,7 @@ def parse_service_ports(text: str) -> tuple[ServicePort, ...]:
 
 
 def check_preopen_ports(ports: Sequence[int], labels: Mapping[str, str]) -> tuple[int, ...]:
-    """Return the ports that a user declares for a session, if they are valid.
+    """Validate and return the ports that a user declares for a session.
 
     Raises
     ------
@@ -275,7 +275,7 @@ def check_bounds(low: ResourceSlots, high: ResourceSlots) -> None:
     Raises
     ------
     InvalidRequest
-        If a minimum exceeds its maximum. The message names the slot and both amounts.
+        If a minimum exceeds the maximum of its slot. The message names the slot and both amounts.
     """
     for slot, maximum in high.items():
         minimum = low.get(slot, 0)

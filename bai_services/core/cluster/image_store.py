@@ -27,7 +27,7 @@ MIN_UNUSED_SECONDS = 3600
 class ImagePull:
     """The request to pull an image to an agent, and its progress.
 
-    ``percent`` is None while the size is unknown. ``message`` is the reason of a failure.
+    ``percent`` is None while the size is unknown. ``message`` is the reason for a failure.
     """
 
     id: str
@@ -47,7 +47,7 @@ class ImagePull:
 class ImageOnAgent:
     """An image on an agent.
 
-    ``is_current``: the image has the registered digest; None if one of the two is unknown.
+    ``is_current``: the image has the registered digest; None if either digest is unknown.
     """
 
     agent_id: str
@@ -71,7 +71,7 @@ class AgentImages:
 
 @dataclass(frozen=True, slots=True)
 class RegistryAuth:
-    """Credentials for the registry of an image; only for the engine that pulls it."""
+    """Credentials for the registry of an image, for the engine that pulls the image."""
 
     username: str
     password: str = field(repr=False)
@@ -91,7 +91,7 @@ class StoredImage:
 
 
 def read_auth(item: Mapping[str, Any]) -> RegistryAuth | None:
-    """Return the credentials in a work item, None if it has none."""
+    """Return the credentials in a work item; None if there are no credentials."""
     auth = item.get("registry_auth")
     if not isinstance(auth, dict):
         return None
@@ -99,12 +99,12 @@ def read_auth(item: Mapping[str, Any]) -> RegistryAuth | None:
 
 
 def digest_state(registered: str, on_agent: str) -> bool | None:
-    """Return whether an agent has the registered digest; None if one of them is unknown."""
+    """Return whether an agent has the registered digest; None if either digest is unknown."""
     return registered == on_agent if registered and on_agent else None
 
 
 def lacks(agent: AgentImages, image: str, architecture: str, digest: str) -> bool:
-    """Return whether an agent can run an image, but does not have the version ``digest`` of it."""
+    """Return whether an agent can run an image, but lacks the version ``digest`` of the image."""
     if agent.engine != "docker" or agent.architecture != architecture:
         return False
     if image not in agent.digests:
@@ -115,11 +115,11 @@ def lacks(agent: AgentImages, image: str, architecture: str, digest: str) -> boo
 def choose_evictions(
     images: Iterable[StoredImage], used_bytes: int, limit_bytes: int, now: float
 ) -> Sequence[str]:
-    """Return the ids of the images to remove, the least recently used one first.
+    """Return the ids of the images to remove, least recently used first.
 
-    Images are removed until at most ``limit_bytes`` are used. Images that have containers, were
-    used within ``MIN_UNUSED_SECONDS``, or were never used by bai-hub, are kept. The removal can
-    free less than estimated, because images share layers; measure again afterwards.
+    Images are removed until at most ``limit_bytes`` are used. Images are kept if they have
+    containers, were used within ``MIN_UNUSED_SECONDS``, or were never used by bai-hub. Images share
+    layers, so the removal can free less than estimated; measure again afterwards.
     """
     candidates = [
         (image.last_used, image.id, image.size_bytes)

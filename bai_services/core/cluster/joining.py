@@ -1,4 +1,4 @@
-"""Invitations of agents, and the credential with which an invited machine reports."""
+"""Invitations of agents, and the credentials of machines that have joined."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..errors import InvalidRequest
 
 DEFAULT_MINUTES = 60
 MAX_MINUTES = 7 * 24 * 60
-# Begins each credential of an agent, so that other tokens are not searched among them.
+# Prefix of every agent credential, so that other tokens cause no search for an agent.
 CREDENTIAL_PREFIX = "bai-agent-"
-# The prefix and 32 random bytes in URL-safe base64.
+# The prefix, followed by 32 random bytes in URL-safe base64.
 _CREDENTIAL = re.compile(CREDENTIAL_PREFIX + r"[A-Za-z0-9_-]{43}")
 
 
@@ -37,7 +37,7 @@ class CreatedAgentInvitation(AgentInvitation):
 
 @dataclass(frozen=True, slots=True)
 class SwarmJoin:
-    """With this information, a machine joins the Swarm as a worker."""
+    """The information with which a machine joins the Swarm as a worker."""
 
     token: str = field(repr=False)
     addresses: Sequence[str] = ()
@@ -45,7 +45,7 @@ class SwarmJoin:
 
 @dataclass(frozen=True, slots=True)
 class StoragePath:
-    """A storage host, and its folder, which must be mounted at the same path on each machine."""
+    """A storage host and its directory, which must be mounted at the same path on each machine."""
 
     name: str
     path: str
@@ -79,7 +79,7 @@ def check_credential(text: str) -> str:
     Raises
     ------
     InvalidRequest
-        If it does not; the message does not contain it.
+        If the form is not valid. The message does not contain ``text``.
     """
     if not _CREDENTIAL.fullmatch(text):
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""Parse responses of the distribution protocol: lists, manifests, configurations, challenges.
+"""Parse responses of the OCI distribution protocol: lists, manifests, configurations, challenges.
 
 All functions accept any JSON value and raise only ``ValueError`` for malformed content.
 """
@@ -27,7 +27,7 @@ MAX_TOKEN_CHARACTERS = 16_384
 DEFAULT_TOKEN_SECONDS = 60
 MAX_TOKEN_SECONDS = 3600
 
-# Names of architectures as machines report them, by the name in images.
+# Map from the name of an architecture in images to the name that machines report.
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l"}
 _ARCHITECTURE = re.compile(r"[a-z0-9_]{1,32}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -46,7 +46,7 @@ class Platform:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """``size_bytes``: the compressed size, as it is transferred by a pull."""
+    """An image manifest; ``size_bytes`` is the compressed size, which a pull transfers."""
 
     config_digest: str
     size_bytes: int
@@ -60,7 +60,7 @@ class ImageConfig:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """How a registry asks for credentials: ``basic``, or ``bearer`` with the URL of tokens."""
+    """How a registry requests credentials: ``basic``, or ``bearer`` with the URL for tokens."""
 
     scheme: str
     realm: str = ""
@@ -68,12 +68,12 @@ class Challenge:
 
 
 def parse_repositories(document: Any) -> list[str]:
-    """Return the repositories of a page of the catalog; entries that are no names are dropped."""
+    """Return the repositories on a page of the catalog; drop entries that are not valid names."""
     return [name for name in _strings(document, "repositories") if _REPOSITORY.fullmatch(name)]
 
 
 def parse_tags(document: Any) -> list[str]:
-    """Return the tags of a page of a tag list; entries that are no tags are dropped."""
+    """Return the tags on a page of a tag list; drop entries that are not valid tags."""
     return [tag for tag in _strings(document, "tags") if _TAG.fullmatch(tag)]
 
 
@@ -103,8 +103,8 @@ def parse_manifest(document: Any) -> Manifest | Sequence[Platform]:
 def parse_config(document: Any) -> ImageConfig:
     """Return the architecture and the labels of an image configuration.
 
-    Labels that are not texts are dropped. If there are too many, or they are too long, only those
-    of the platform remain.
+    Labels that are not texts are dropped. If there are too many labels, or they are too long, only
+    the labels of the platform remain.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def has_platform_labels(labels: Mapping[str, str]) -> bool:
 
 
 def parse_challenge(header: str) -> Challenge:
-    """Parse the header WWW-Authenticate.
+    """Parse a ``WWW-Authenticate`` header.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def _platforms(entries: Sequence[Any]) -> list[Platform]:
         if not isinstance(platform, dict) or platform.get("os") != "linux":
             continue  # such as an attestation, which has the platform "unknown"
         architecture = _architecture(platform.get("architecture"))
-        # Of several variants of an architecture, the first one is the preferred one.
+        # If an architecture has several variants, the first variant is preferred.
         found.setdefault(architecture, Platform(_digest(entry), architecture))
     return list(found.values())[:MAX_PLATFORMS]
 

@@ -110,7 +110,7 @@ class Agent(AgentFields):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSummary:
-    """What users may know about an agent."""
+    """The fields of an agent that users may see."""
 
     id: str
     status: str
@@ -123,7 +123,7 @@ class AgentSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTotals:
-    """Total resources of all agents that are alive, and how many of them accept new sessions."""
+    """Total resources of all live agents, and how many of these agents accept new sessions."""
 
     agents: int
     schedulable_agents: int
@@ -133,7 +133,7 @@ class AgentTotals:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResponse:
-    """The agent counts as lost ``deadline_seconds`` after its last heartbeat."""
+    """Response to a heartbeat; an agent is lost ``deadline_seconds`` after its last heartbeat."""
 
     deadline_seconds: int
     interval_seconds: int

@@ -43,11 +43,11 @@ class RegistryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KindFacts:
-    """What differs between the kinds of registries.
+    """Properties of a kind of registry.
 
-    ``url``: the usual URL; "" if each installation has its own. ``username``: the user name that
-    every account has; "" if accounts have different ones. ``has_catalog``: whether a scan can list
-    the repositories; otherwise the registry object must name them.
+    ``url``: the default URL; "" if each installation has its own URL. ``username``: the user name
+    that all accounts share; "" if each account has its own user name. ``has_catalog``: whether a
+    scan can list the repositories; otherwise the registry object must name them.
     """
 
     url: str = ""
@@ -89,7 +89,7 @@ OPEN_SCANS = frozenset({S.QUEUED, S.RUNNING})
 TRANSITIONS: Mapping[tuple[ScanStatus, ScanEvent], ScanStatus] = {
     **{(status, E.REQUESTED): S.QUEUED for status in set(ScanStatus) - OPEN_SCANS},
     (S.QUEUED, E.BEGUN): S.RUNNING,
-    (S.RUNNING, E.BEGUN): S.RUNNING,  # again, after a restart of the manager
+    (S.RUNNING, E.BEGUN): S.RUNNING,  # repeated after a restart of the manager
     (S.RUNNING, E.COMPLETED): S.DONE,
     (S.RUNNING, E.BROKEN): S.FAILED,
     **{(status, E.CANCELLED): S.CANCELLED for status in OPEN_SCANS},
@@ -100,19 +100,17 @@ TRANSITIONS: Mapping[tuple[ScanStatus, ScanEvent], ScanStatus] = {
 class ImageRegistry:
     """A registry from which images are found and pulled; its password is never returned.
 
-    ``host`` is the part of image names that refers to the registry. ``repositories``: those to
-    scan; empty: all that the registry lists. ``patterns``: of ``repository:tag``; empty: all tags.
-    ``rescan_seconds``: time between the end of a scan and the next one; 0: no automatic scans.
-    ``activates_images``: whether images that a scan registers are active at once.
-    ``labelled_only``: whether scans ignore images without labels of the platform. ``is_global``:
-    whether every project may use the images; otherwise only ``allowed_projects``, as
-    ``domain/name``.
+    ``host`` is the part of image names that refers to the registry. ``repositories``: repositories
+    to scan; empty: all that the registry lists. ``patterns``: patterns of ``repository:tag``;
+    empty: all tags. ``rescan_seconds``: time between the end of a scan and the next one; 0: no
+    automatic scans. ``activates_images``: images that a scan registers are active at once.
+    ``labelled_only``: scans ignore images without labels of the platform. ``is_global``: every
+    project may use the images; otherwise only ``allowed_projects``, as ``domain/name``.
 
     The fields ``scan_*`` describe the last scan. ``scan_tags``: number of tags that match;
-    ``scan_checked``: those that have been checked; ``scan_new``: registered images;
-    ``scan_changed``: registered images whose tag has another digest since this scan;
-    ``scan_skipped``: tags that were ignored or could not be read. ``scan_problem``: why the scan,
-    or a tag, failed.
+    ``scan_checked``: checked tags; ``scan_new``: new images; ``scan_changed``: registered images
+    with a new digest; ``scan_skipped``: tags that were ignored or could not be read.
+    ``scan_problem``: why the scan, or a tag, failed.
     """
 
     id: str
@@ -171,7 +169,7 @@ def is_scan_due(registry: ImageRegistry, now: datetime) -> bool:
 
 
 def check_registry_url(url: str) -> tuple[str, str]:
-    """Return the URL and the host of a registry: scheme and host with an optional port.
+    """Return the URL (scheme, host and optional port) and the host of a registry.
 
     Raises
     ------
@@ -220,7 +218,7 @@ def check_repositories(repositories: Sequence[str], kind: RegistryKind) -> list[
 
 
 def check_patterns(patterns: Sequence[str]) -> list[str]:
-    """Return patterns of ``repository:tag``; one without a colon gets ``:*``.
+    """Return patterns of ``repository:tag``; append ``:*`` to a pattern without a colon.
 
     Raises
     ------
@@ -245,7 +243,7 @@ def matches(repository: str, tag: str, patterns: Sequence[str]) -> bool:
 
 
 def repository_may_match(repository: str, patterns: Sequence[str]) -> bool:
-    """Return whether a tag of the repository could match, so that its tags must be listed."""
+    """Return whether a tag of the repository could match; only then must its tags be listed."""
     names = [pattern.rpartition(":")[0] for pattern in patterns]
     # A wildcard before the colon may also match a colon, so compare only the literal beginning.
     starts = [re.split(r"[*?\[]", name, maxsplit=1)[0] for name in names]

@@ -40,8 +40,8 @@ class Unpacked:
 
 @dataclass(frozen=True, slots=True)
 class FetchedFiles:
-    """Files of a commit in an archive. ``skipped``: numbers of links and submodules that are not in
-    it, and of files of Git LFS that are pointers.
+    """Files of a commit in an archive. ``skipped``: number of omitted links, of omitted submodules,
+    and of Git LFS files that are only pointers.
     """
 
     commit: str

@@ -36,7 +36,7 @@ SYSTEM_DIRECTORIES = frozenset(
         "var",
     ]
 )
-# Default mount paths of folders whose files contain the mount path; no other path works for them.
+# Mount paths of folders with files that contain the mount path, so no other path works.
 FIXED_PATHS: Mapping[str, str] = {".linuxbrew": "/home/linuxbrew/.linuxbrew"}
 MAX_PATH = 255
 MAX_PART = 64
@@ -51,8 +51,8 @@ class MountRequest:
     """A folder, by id or name, that a session requests to mount.
 
     An empty ``path`` means the folder's default path. Without ``permission``, the session gets the
-    default permission of the folder, but not more than the permission of the session's owner.
-    ``subpath``: a directory of the folder to mount instead of the whole folder.
+    lower of the folder's default permission and the permission of the session's owner. ``subpath``:
+    a directory of the folder to mount instead of the whole folder.
     """
 
     vfolder: str

@@ -8,7 +8,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Access of a user to a folder; a pending grant is an invitation that is not accepted yet."""
+    """Access of a user to a folder; a pending grant is an invitation that is not yet accepted."""
 
     user: str
     user_id: str
@@ -21,7 +21,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """An invitation; ``owner``: user name of the folder's owner, None for a project's folder."""
+    """An invitation to a folder; ``owner``: the owner's user name, None for a project's folder."""
 
     id: str
     created_at: datetime

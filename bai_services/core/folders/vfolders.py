@@ -23,7 +23,7 @@ class Permission(StrEnum):
 
     RO = "ro"
     RW = "rw"
-    WD = "wd"  # for users who manage the folder; as a grant, it equals rw
+    WD = "wd"  # for users who manage the folder; a grant of wd equals rw
 
     @property
     def is_writable(self) -> bool:
@@ -52,7 +52,7 @@ def effective_permission(granted: Permission, requested: Permission | None) -> P
 
 
 class FolderRelation(StrEnum):
-    """Why a user sees a folder; if several values apply, the one listed first."""
+    """Why a user sees a folder; if several values apply, the first one is used."""
 
     OWN = "own"
     PROJECT = "project"  # the user is a member of the folder's project

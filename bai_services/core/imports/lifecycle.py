@@ -10,12 +10,12 @@ from ..errors import InvalidTransition
 
 # Ended imports are shown for this time.
 IMPORTS_KEPT_FOR = timedelta(days=30)
-# For each kind of import: of models, and into folders.
+# Separate limits for imports of models and for imports into folders.
 MAX_OPEN_IMPORTS_PER_USER = 20
 
 
 class ImportStatus(StrEnum):
-    REQUESTED = "requested"  # until an administrator approves it
+    REQUESTED = "requested"  # waits for the approval of an administrator
     QUEUED = "queued"
     RUNNING = "running"
     DONE = "done"
@@ -38,11 +38,11 @@ S, E = ImportStatus, ImportEvent
 TRANSITIONS: Mapping[tuple[ImportStatus, ImportEvent], ImportStatus] = {
     (S.REQUESTED, E.APPROVED): S.QUEUED,
     (S.QUEUED, E.BEGUN): S.RUNNING,
-    (S.RUNNING, E.BEGUN): S.RUNNING,  # again, after a restart of the manager
+    (S.RUNNING, E.BEGUN): S.RUNNING,  # repeated after a restart of the manager
     (S.RUNNING, E.COMPLETED): S.DONE,
     (S.QUEUED, E.BROKEN): S.FAILED,
     (S.RUNNING, E.BROKEN): S.FAILED,
-    # A cancelled import is not repeated: an administrator may have rejected it.
+    # A cancelled import cannot be repeated: an administrator may have rejected it.
     (S.FAILED, E.RETRIED): S.QUEUED,
     (S.REQUESTED, E.CANCELLED): S.CANCELLED,
     (S.QUEUED, E.CANCELLED): S.CANCELLED,

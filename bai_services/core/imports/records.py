@@ -14,10 +14,10 @@ from .sources import SourceKind
 class FolderImport:
     """An import of a repository, archive or file into a folder.
 
-    ``source``: the URL; ``commit_id``: the commit that was fetched. ``directory``: where the files
-    are in the folder, "" for its top. ``open_path``: path below the address of a session with the
-    folder. ``skipped``: numbers of symbolic links and submodules that were not imported, and of
-    files of Git LFS whose content was not. ``problem``: why it has failed, "" if it has not.
+    ``source``: the URL; ``commit_id``: the commit that was fetched. ``directory``: directory of the
+    files in the folder, "" for the top. ``open_path``: path below the address of a session with the
+    folder. ``skipped``: number of omitted symbolic links, of omitted submodules, and of Git LFS
+    files without content. ``problem``: why the import has failed, "" without a failure.
     """
 
     id: str
@@ -45,7 +45,7 @@ class FolderImport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPreview:
-    """What an import would fetch, and from which host; ``folder``: the default name."""
+    """The source of an import before it starts; ``folder``: default name of the folder."""
 
     kind: SourceKind
     source: str

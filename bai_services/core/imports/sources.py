@@ -21,7 +21,7 @@ MAX_TOKEN = 512
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 _BRANCH = re.compile(r"[A-Za-z0-9][\w./+@-]{0,127}", re.ASCII)
-# git must interpret the name as the check of its addresses does: no final dot, no encoding.
+# git must resolve the same name as the address check, so a final dot and encodings are rejected.
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 _TOKEN = re.compile(r"[!-~]+")
 _FOLDER_CHARACTER = re.compile(r"[^A-Za-z0-9._-]+")
@@ -37,9 +37,9 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ImportSource:
-    """What is fetched. ``branch``: branch, tag or commit, "" for the repository's default.
+    """The source of an import. ``branch``: branch, tag or commit, "" for the repository's default.
 
-    ``path``: the file that the link names, relative to the imported files; "" if it names none.
+    ``path``: the file to which the link leads, relative to the imported files; "" for other links.
     """
 
     kind: SourceKind
@@ -64,9 +64,9 @@ class ImportSource:
 
 
 def check_source(given: Mapping[str, Any], targets: AllowedTargets) -> ImportSource:
-    """Return the source of a request with ``repo`` (a URL), ``branch``, ``path`` and ``kind``.
+    """Return the source from a request with ``repo`` (a URL), ``branch``, ``path`` and ``kind``.
 
-    Links to pages of GitHub and GitLab become the repository or file that they show.
+    A link to a page of GitHub or GitLab is converted to the repository or file on that page.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def check_source(given: Mapping[str, Any], targets: AllowedTargets) -> ImportSou
         raise InvalidRequest("imports are disabled on this site", field="repo")
     if not url:
         raise InvalidRequest("give the URL of a repository, an archive or a file", field="repo")
-    # Before the allowed hosts: the message of ``check_url`` names callbacks.
+    # Check the hosts first: the message of ``check_url`` mentions callbacks.
     if isinstance(host := host_of(url), str) and not targets.allows_name(host):
         raise InvalidRequest(f"imports from {shown(host)} are not allowed", field="repo")
     check_url(url, targets, "repo")
@@ -109,12 +109,12 @@ def check_source(given: Mapping[str, Any], targets: AllowedTargets) -> ImportSou
 
 
 def check_token(token: str, source: ImportSource) -> str:
-    """Return an access token for a repository, "" without one.
+    """Return the access token for a repository, "" without a token.
 
     Raises
     ------
     InvalidRequest
-        If it is not valid, or the source is not a repository.
+        If the token is not valid, or the source is not a repository.
     """
     if token and source.kind is not SourceKind.GIT:
         raise InvalidRequest("only repositories can be fetched with a token", field="token")
@@ -132,7 +132,7 @@ def file_name(url: str) -> str:
 
 
 def open_path(source: ImportSource, folder: str, directory: str, given: str = "") -> str:
-    """Return the path below the session's address at which it opens.
+    """Return the path, below the address of a session, that opens after an import.
 
     ``given``: a path such as ``lab/tree/folder/a.ipynb``; "" for the default, which is JupyterLab
     with the file of the source.
@@ -201,7 +201,7 @@ def _github(site: str, names: list[str]) -> ImportSource:
 
 
 def _gitlab(site: str, names: list[str], dash: int) -> ImportSource:
-    """Return the source of a page below ``/-/``, which every site with GitLab has."""
+    """Return the source of a GitLab page: its path has ``/-/`` on every GitLab site."""
     project, rest = "/".join(names[:dash]), names[dash + 1 :]
     clone = _repository(f"{site}/{project}")
     match rest:

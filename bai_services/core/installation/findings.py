@@ -52,7 +52,7 @@ def worst(findings: Iterable[Finding]) -> Level:
 def validity(
     check: str, begin: datetime, end: datetime, now: datetime, what: str = "it"
 ) -> Finding:
-    """Return whether a certificate is valid at ``now``, and will be for ``WARN_DAYS``."""
+    """Return a finding: whether a certificate is valid at ``now`` and for ``WARN_DAYS`` more."""
     if now < begin:
         return error(
             check,
@@ -67,7 +67,7 @@ def validity(
 
 
 def findings_from_json(values: object) -> list[Finding]:
-    """Return the findings that an agent has reported, in bounded number and length.
+    """Return the findings that an agent has reported, limited in number and length.
 
     An entry that cannot be read becomes an error.
     """

@@ -8,7 +8,7 @@ from .settings import Installation, Tls
 
 
 def reverse_proxy_files(installation: Installation) -> dict[str, str]:
-    """Return the files of the reverse proxy by name; none if it is configured by others."""
+    """Return the files of the reverse proxy by name; empty if bai-hub does not configure it."""
     if installation.tls is Tls.CADDY:
         return {"Caddyfile": _caddyfile(installation)}
     if installation.tls is Tls.TRAEFIK:

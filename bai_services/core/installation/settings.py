@@ -82,7 +82,7 @@ class Installation:
     certificate: str = ""
     certificate_key: str = ""
     acme_email: str = ""
-    # Without passwords, which are in ``database_password_file``. Empty: SQLite in ``state``.
+    # Contains no password (see ``database_password_file``). Empty: SQLite in ``state``.
     database: str = ""
     hub_database: str = ""
     database_password_file: str = ""
@@ -119,7 +119,8 @@ class Installation:
     def hub_database_url(self) -> str:
         """Return the URL of JupyterHub's database on PostgreSQL, "" for SQLite.
 
-        By default, it is on the same server as the other database, with the suffix _jupyterhub.
+        By default, it is on the same server as the manager's database and has the suffix
+        ``_jupyterhub``.
         """
         if self.uses_sqlite or self.hub_database:
             return self.hub_database
@@ -132,7 +133,7 @@ class Installation:
 
 
 def parse(text: str) -> Installation:
-    """Return the settings in the text of ``bai-hub.toml``.
+    """Parse the text of ``bai-hub.toml``.
 
     Raises
     ------
@@ -338,7 +339,7 @@ def _checked_path(name: str, text: str) -> str:
     if not path.is_absolute() or ".." in path.parts or not text.isprintable():
         raise _invalid(name, "must be an absolute path without ..")
     if any(c in text for c in ":%$\"'\\") or any(c.isspace() for c in text):
-        # These characters have a meaning in units of systemd, Compose files or lists of hosts.
+        # These characters are special in systemd units, Compose files or lists of hosts.
         raise _invalid(name, "must not contain spaces, quotes or any of : % $ \\")
     return str(path)
 
@@ -354,13 +355,13 @@ def moved(
     storage: Mapping[str, str] | None = None,
     **values: Any,
 ) -> Installation:
-    """Return the settings for another machine: with another state folder and other paths of
-    storage hosts, by name; ``values`` are further fields.
+    """Return the settings for another machine, with another state folder and, by name, other paths
+    of storage hosts; ``values`` are further fields.
 
     Raises
     ------
     InvalidRequest
-        If there is no storage host of a name, or a setting is invalid.
+        If a storage host does not exist, or a setting is invalid.
     """
     hosts = {host.name: host for host in installation.storage_hosts()}
     for name, path in (storage or {}).items():
@@ -379,7 +380,7 @@ def moved(
 
 
 def render(installation: Installation) -> str:
-    """Return the text of ``bai-hub.toml``; ``parse`` returns the same settings from it."""
+    """Return the text of ``bai-hub.toml``; ``parse`` is the inverse."""
     address = {"host": installation.host, "bind": installation.bind, "port": installation.port}
     tls = {
         "mode": installation.tls.value,

@@ -30,7 +30,7 @@ DESCRIPTIONS: Mapping[Component, str] = {
 }
 
 # Capabilities of the components that run as root with the engine docker. The manager creates files
-# with the owners of folders; CAP_SYS_ADMIN is for quotas of file systems.
+# for the owners of folders; quotas of file systems need CAP_SYS_ADMIN.
 ROOT_CAPABILITIES: Mapping[Component, tuple[str, ...]] = {
     Component.MANAGER: (
         "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_FSETID",
@@ -44,7 +44,7 @@ ROOT_CAPABILITIES: Mapping[Component, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
-# Secrets of the components that need no other file of the state folder.
+# Secrets by component, for components that need no other file of the state folder.
 ONLY_SECRETS: Mapping[Component, tuple[str, ...]] = {
     Component.PROXY: ("proxy",),
     Component.GATEWAY: ("gateway-token", "metrics-token"),
@@ -81,10 +81,10 @@ AGENT_UNIT = "bai-agent.service"
 
 @dataclass(frozen=True, slots=True)
 class JoinedAgent:
-    """An agent that has joined an installation on another machine.
+    """An agent on this machine that has joined an installation on another machine.
 
     ``program`` is the path of `bai-agent`. ``state`` contains its credential and its settings.
-    ``user`` runs the sessions of the engine process; it has no effect with docker.
+    ``user`` runs the sessions of the engine process; the engine docker ignores it.
     """
 
     program: str
@@ -123,7 +123,7 @@ def units(installation: Installation, program: Program) -> dict[str, str]:
 
 
 def agent_unit(agent: JoinedAgent) -> str:
-    """Return the unit of an agent that has joined, with the rules of an installation's agent."""
+    """Return the unit of a joined agent, with the same rules as for an installation's own agent."""
     is_docker = agent.engine is EngineKind.DOCKER
     after = "network-online.target docker.service" if is_docker else "network-online.target"
     writable = [agent.state, *(f"-{path}" for path in agent.storage), "-/run"]
@@ -160,7 +160,7 @@ def agent_unit(agent: JoinedAgent) -> str:
 
 
 def runs_as_root(installation: Installation, component: Component) -> bool:
-    """Return whether a component needs root: those that manage files and devices of users."""
+    """Return whether a component needs root, because it manages files or devices of users."""
     return installation.engine is EngineKind.DOCKER and component in ROOT_CAPABILITIES
 
 
@@ -208,7 +208,7 @@ def _user(installation: Installation, component: Component) -> list[str]:
 
 
 def _process(installation: Installation, component: Component) -> list[str]:
-    """Return the limits of a process, and how it is stopped."""
+    """Return the lines that limit a process and define how it is stopped."""
     lines = ["LimitNOFILE=65536"]
     if installation.engine is EngineKind.PROCESS and component in (Component.HUB, Component.AGENT):
         # Sessions are processes of these components. They continue when the component restarts.
@@ -222,7 +222,7 @@ def _process(installation: Installation, component: Component) -> list[str]:
 
 
 def _paths(installation: Installation, component: Component, program: Program) -> list[str]:
-    """Return which files the component can read and write."""
+    """Return the lines that define which files a component can read and write."""
     needed = [program.path, program.folder, installation.certificate, installation.certificate_key]
     writable: list[str] = []
     if component not in ONLY_SECRETS:
@@ -240,7 +240,7 @@ def _paths(installation: Installation, component: Component, program: Program) -
 
 
 def _path_rules(writable: Sequence[str], needed: Sequence[str]) -> list[str]:
-    """Return the rules for paths that a component writes, and for the others that it needs."""
+    """Return the lines for paths that a component writes, and for other paths that it needs."""
     in_home = any(
         path.startswith(("/home/", "/root/", "/run/user/")) for path in [*writable, *needed]
     )
@@ -251,7 +251,7 @@ def _path_rules(writable: Sequence[str], needed: Sequence[str]) -> list[str]:
 def _hidden(
     installation: Installation, secrets: Sequence[str], needed: Sequence[str]
 ) -> Iterator[str]:
-    """Hide the state folder, except some secrets, and the password of the database.
+    """Yield lines that hide the database password and the state folder, except for ``secrets``.
 
     A state folder that contains the program or the settings remains readable.
     """

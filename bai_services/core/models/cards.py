@@ -1,4 +1,4 @@
-"""Model cards: the metadata of a model definition and a README as fields, and their rules."""
+"""Model cards: fields from a model definition and a README, and their rules."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardContent:
-    """What a card shows of the files of its folder.
+    """The content of a card, read from the files of its folder.
 
-    ``created``, ``last_modified``: texts of the metadata. ``min_resources``: what a replica needs,
-    as in a session request. ``has_command``: whether the definition has the command of a server.
-    ``problem``: why the definition is not valid, "" if it is; ``problem_line`` is its line.
+    ``created``, ``last_modified``: texts from the metadata. ``min_resources``: minimum resources of
+    a replica, as in a session request. ``has_command``: the definition has a command for the
+    server. ``problem``: why the definition is not valid, "" for a valid one; ``problem_line`` is
+    its line.
     """
 
     name: str = ""
@@ -60,7 +61,7 @@ class CardContent:
 def card_content(definition: str | None, readme: str) -> CardContent:
     """Return the card of a folder; ``definition`` is None if the folder has no definition.
 
-    The time grows with the size of the texts, so call it outside the event loop.
+    The run time grows with the size of the texts, so call this function outside the event loop.
     """
     text = _without_front_matter(readme)
     if definition is None:
@@ -80,7 +81,7 @@ def card_content(definition: str | None, readme: str) -> CardContent:
 
 
 def _without_front_matter(readme: str) -> str:
-    """Remove the YAML block at the beginning of a README, which other sites use as metadata."""
+    """Remove the YAML block (metadata of other sites) at the beginning of a README."""
     return _FRONT_MATTER.sub("", readme, count=1)
 
 
@@ -114,7 +115,7 @@ def _line(field: str, value: object, limit: int, is_multiline: bool = False) -> 
 
 
 def _tags(field: str, value: object) -> tuple[str, ...]:
-    """Return a list of tags; they are sorted, because filters compare the stored texts."""
+    """Return a list of tags, sorted because filters compare the stored texts."""
     values = value if isinstance(value, list) else [] if value is None else [value]
     if len(values) > MAX_TAGS:
         raise InvalidRequest(f"{FILE_NAME}: {field} has more than {MAX_TAGS} values", field=field)
@@ -142,7 +143,7 @@ def _resources(value: object) -> Mapping[str, str]:
 
 
 def resources_text(resources: Mapping[str, str] | None) -> str:
-    """Return resources as they are stored: JSON with sorted keys, so that equal ones are equal."""
+    """Return resources in their stored form: JSON with sorted keys, so texts can be compared."""
     return json.dumps(dict(resources or {}), sort_keys=True)
 
 
@@ -153,8 +154,8 @@ def version_key(version: str) -> tuple[tuple[int, str], ...]:
     """
     parts: list[tuple[int, str]] = []
     for number, word in _PART.findall(version)[:_MAX_VERSION_PARTS]:
-        # A word comes before the end of the version, the end before a number. Numbers are compared
-        # by their number of digits first; ``int`` would take long for a long text.
+        # Sort order: a word, the end of the version, a number. Numbers are compared by their number
+        # of digits first; ``int`` would be slow for a long text.
         digits = number.lstrip("0")
         parts.append((2 + len(digits), digits) if number else (0, word.lower()))
     is_empty = not parts
@@ -162,12 +163,12 @@ def version_key(version: str) -> tuple[tuple[int, str], ...]:
 
 
 def latest(versions: Mapping[str, str]) -> str | None:
-    """Return the key of the highest version; of equal ones, the highest key. None if empty."""
+    """Return the key of the highest version; None if empty. Of equal versions, the highest key."""
     return max(versions, key=lambda key: (version_key(versions[key]), key), default=None)
 
 
 def satisfies(slots: Mapping[str, int], needs: Mapping[str, int]) -> bool:
-    """Return whether slots contain at least ``needs``; a whole device satisfies shares of it."""
+    """Return whether ``slots`` satisfy ``needs``; a whole device also counts as shares."""
     return all(_available(slots, slot) >= amount for slot, amount in needs.items())
 
 
@@ -178,15 +179,15 @@ def _available(slots: Mapping[str, int], slot: str) -> int:
 
 
 def fitting(needs: Iterable[str], maxima: Mapping[str, int]) -> list[str]:
-    """Return the stored ``resources_text`` values that a session with these maxima can have."""
+    """Return the ``resources_text`` values in ``needs`` that ``maxima`` satisfy."""
     return [text for text in needs if satisfies(maxima, ResourceSlots.parse(json.loads(text)))]
 
 
 def smallest(offers: Sequence[tuple[T, Mapping[str, int]]], needs: Mapping[str, int]) -> T | None:
-    """Return the smallest offer that holds ``needs``; None if no offer does.
+    """Return the smallest offer that satisfies ``needs``; None if no offer is large enough.
 
-    An offer is smaller if it has fewer devices, then less memory, then fewer cores; the first of
-    equal ones is returned.
+    Offers are compared by their devices, then memory, then cores. The first of equal offers is
+    returned.
     """
     suitable = [offer for offer in offers if satisfies(offer[1], needs)]
     return min(suitable, key=lambda offer: _size(offer[1]), default=(None, {}))[0]

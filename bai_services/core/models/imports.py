@@ -36,7 +36,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a model comes from. ``sha256``: checksum of the file at a URL, "" if unknown."""
+    """The source of a model. ``sha256``: checksum of the file at a URL, "" if unknown."""
 
     kind: SourceKind
     name: str
@@ -53,13 +53,13 @@ class Source:
 
 
 def check_source(given: Mapping[str, Any], targets: AllowedTargets) -> Source:
-    """Return the source of a request: ``repository`` with ``revision`` and ``patterns``, or
+    """Return the source from a request: ``repository`` with ``revision`` and ``patterns``, or
     ``url`` with ``sha256``.
 
     Raises
     ------
     InvalidRequest
-        If not exactly one of the two is given, or a value is not valid.
+        If both or neither of ``repository`` and ``url`` are given, or a value is not valid.
     """
     repository, url = given.get("repository") or "", given.get("url") or ""
     if bool(repository) == bool(url):
@@ -92,7 +92,7 @@ def check_source(given: Mapping[str, Any], targets: AllowedTargets) -> Source:
 
 
 def host_of(url: str) -> str | None:
-    """Return the host of a URL, None if the URL is not valid."""
+    """Return the host of a URL; None if the URL is not valid."""
     try:
         return urlsplit(url).hostname
     except ValueError:
@@ -115,7 +115,7 @@ def path_of(url_path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file of a model at a hub; ``size``: None if the hub does not report it."""
+    """A file of a model at a hub; ``size`` is None if the hub does not report it."""
 
     path: str
     size: int | None = None
@@ -178,14 +178,14 @@ def is_safe_path(path: str) -> bool:
 def chosen_files(
     files: Sequence[RemoteFile], patterns: Sequence[str], max_bytes: int
 ) -> list[RemoteFile]:
-    """Return the files that match one of the patterns, or all without patterns, sorted by path.
+    """Return the files that match one of the patterns (all files without patterns), sorted by path.
 
     Raises
     ------
     InvalidRequest
         If no file matches.
     TooLarge
-        If the files together have more than ``max_bytes`` bytes.
+        If the total size of the files exceeds ``max_bytes``.
     """
     found = [
         file
@@ -204,7 +204,7 @@ def chosen_files(
 
 
 def checksum_of_etag(etag: str) -> str:
-    """Return the SHA-256 in an ETag of a hub; "" if the ETag is something else."""
+    """Return the SHA-256 in an ETag of a hub; "" if the ETag is not a SHA-256."""
     text = etag.removeprefix("W/").strip('"').lower()
     return text if _SHA256.fullmatch(text) else ""
 
@@ -233,7 +233,7 @@ def _shown_text(value: object) -> str:
 
 
 def definition_of(source: Source, folder: str, commit: str, metadata: Mapping[str, Any]) -> str:
-    """Return the model definition of an imported model that has none."""
+    """Return a definition for an imported model that has no definition."""
     is_file = source.kind is SourceKind.URL
     values = {"title": folder if is_file else source.name, "version": commit[:12], **metadata}
     path = f"/{path_of(urlsplit(source.name).path)}" if is_file else ""

@@ -12,11 +12,11 @@ from .imports import SourceKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """A model of a project of type model-store; ``id`` is the id of its folder.
+    """A model of a project of the type model-store; ``id`` is the id of its folder.
 
-    ``is_latest``: whether it has the highest version among the models of its project with the same
-    name. ``size_bytes``: None before the first count. ``problem``: why its definition is not valid,
-    "" if it is. ``is_fitting``: whether the caller's quotas and the largest agent permit a replica;
+    ``is_latest``: the model has the highest version among the models of its project with the same
+    name. ``size_bytes``: None before the first count. ``problem``: why the definition is not valid,
+    "" for a valid one. ``is_fitting``: the caller's quotas and the largest agent permit a replica;
     None if the caller can create no session.
     """
 
@@ -53,7 +53,7 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReadme:
-    """The text of a README.md without its YAML block; "" if the folder has none."""
+    """The text of a README.md without its YAML block; "" if the folder has no README.md."""
 
     id: str
     text: str
@@ -64,8 +64,8 @@ class ModelImport:
     """An import of a model into a new folder of a project.
 
     ``source``: name of the model at the hub, or the URL of a file. ``revision``: as requested;
-    ``commit_id``: what it was when the import began. ``folder_id``: None until it is approved.
-    ``problem``: why it has failed, "" if it has not.
+    ``commit_id``: commit of the revision when the import began. ``folder_id``: None until the
+    import is approved. ``problem``: why the import has failed, "" without a failure.
     """
 
     id: str

@@ -1,1 +1,1 @@
-"""Notifications: catalogue of events, settings of users, times of delivery, webhooks."""
+"""Notifications: event catalogue, user settings, delivery times and webhooks."""

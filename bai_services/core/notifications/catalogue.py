@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Channel(StrEnum):
-    """``webhook``: the user's own webhooks of kind ``json``; ``slack``: those of kind ``slack``."""
+    """A channel; ``webhook`` and ``slack``: the user's webhooks of kind ``json`` or ``slack``."""
 
     WEB = "web"
     MAIL = "mail"
@@ -39,10 +39,10 @@ class EventName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """A kind of event. ``defaults``: the channels of users who have not chosen any for it.
+    """A kind of event. ``defaults``: the channels for users who have not chosen channels.
 
-    ``is_urgent``: quiet hours and digests do not delay it. ``is_for_administrators``: only
-    superadmins receive it.
+    ``is_urgent``: quiet hours and digests do not delay the event. ``is_for_administrators``: only
+    superadmins receive the event.
     """
 
     name: EventName
@@ -73,7 +73,7 @@ EVENTS: Mapping[EventName, EventType] = {
         EventType(N.AGENT_LOST, _MAIL, is_urgent=True, is_for_administrators=True),
         EventType(N.DISK_FULL, _MAIL, is_urgent=True, is_for_administrators=True),
         EventType(N.STORAGE_HOST_UNREACHABLE, _MAIL, is_urgent=True, is_for_administrators=True),
-        # Not by mail, which would fail.
+        # Not by mail, because mail delivery fails.
         EventType(N.MAIL_FAILING, _WEB, is_for_administrators=True),
     )
 }

@@ -1,4 +1,4 @@
-"""Conditions that are checked at intervals, and raise an event when they begin to hold."""
+"""Conditions that are checked periodically; a condition raises an event when it begins to hold."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..coded_text import CodedText, TextTemplate
 from .catalogue import EventName
 from .events import Audience, Event
 
-# A condition raises its next event only if it has not held for this time in between, so that a
-# value that fluctuates around a limit does not raise many events.
+# A condition must not hold for this time before it can raise another event. Otherwise, a value that
+# fluctuates around a limit would raise many events.
 REARM_AFTER = timedelta(minutes=10)
 # The same for warnings before the end of a session, which users can extend.
 REARM_WARNING_AFTER = timedelta(minutes=1)
@@ -21,8 +21,8 @@ QUOTA_PERCENT = 90
 FREE_DISK_PERCENT = 5
 # Mails are considered undeliverable when one of them has failed this many times.
 FAILED_MAIL_ATTEMPTS = 3
-# When to warn before a time limit of a policy ends a session, as (time, divisor): this time before
-# the end, but not earlier than limit / divisor before it.
+# Warnings before a policy's time limit ends a session, as (time, divisor): the lead time is the
+# smaller of ``time`` and limit / divisor.
 _POLICY_WARNINGS = ((timedelta(minutes=30), 2), (timedelta(minutes=5), 10))
 
 
@@ -50,7 +50,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ConditionChanges:
-    """``begun``: the conditions that raise an event. ``over``: the keys to delete."""
+    """Changes of conditions; ``begun``: those that raise an event, ``over``: keys to delete."""
 
     begun: tuple[Condition, ...]
     over: tuple[str, ...]
@@ -61,10 +61,10 @@ def changes_of(
     stored: Mapping[str, tuple[datetime, timedelta]],
     now: datetime,
 ) -> ConditionChanges:
-    """Compare the conditions that hold now with the stored ones.
+    """Compare the conditions that hold now with the stored conditions.
 
-    ``stored`` maps the key of a condition to the time at which it was last seen, and the time after
-    which it has ended if it is not seen again.
+    ``stored`` maps the key of a condition to the time of its last observation, and to the time
+    without observation after which the condition has ended.
     """
     by_key = {condition.key: condition for condition in found}
     begun = tuple(each for key, each in by_key.items() if key not in stored)
@@ -78,10 +78,10 @@ def changes_of(
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """The time at which a rule stops a running session unless it is used or extended.
+    """The time at which a rule stops a running session, unless the session is used or extended.
 
-    ``limit_seconds``: the limit, if the rule comes from a policy. ``warnings_seconds``: the times
-    before the end at which an idle checker warns.
+    ``limit_seconds``: the limit, for the rule of a policy. ``warnings_seconds``: lead times of the
+    warnings of an idle checker.
     """
 
     session_id: str
@@ -97,7 +97,7 @@ class SessionEnd:
 
 
 def warning_of(end: SessionEnd, now: datetime) -> EventName | None:
-    """Return the stage of the warning that is due; ``session-stops-now`` is the last stage."""
+    """Return the due stage of the warning, of which ``session-stops-now`` is the last, or None."""
     left = (end.ends_at - now).total_seconds()
     times = end.warnings_seconds or _policy_warnings(end.limit_seconds)
     if not times or left > max(times):
@@ -106,7 +106,7 @@ def warning_of(end: SessionEnd, now: datetime) -> EventName | None:
 
 
 def ending_conditions(ends: Iterable[SessionEnd], now: datetime) -> list[Condition]:
-    """Return the warnings that are due; for each session, only that of the earliest end."""
+    """Return the due warnings: at most one per session, for its earliest end."""
     first: dict[str, SessionEnd] = {}
     for end in ends:
         known = first.get(end.session_id)

@@ -10,7 +10,7 @@ from ..coded_text import CodedText, TextTemplate
 from .catalogue import EventName
 
 MAX_KEY_CHARS = 160
-# Events, and the notifications and deliveries of these events, are removed after this time.
+# Events are removed after this time, together with their notifications and deliveries.
 KEPT_FOR = timedelta(days=30)
 # Maximum number of notifications of a user in the web UI; the oldest ones are removed.
 MAX_NOTIFICATIONS_PER_USER = 500
@@ -18,7 +18,7 @@ MAX_NOTIFICATIONS_PER_USER = 500
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """The users who receive an event: exactly one field is set, or none (every active user).
+    """The users who receive an event: at most one field is set; without a field, every active user.
 
     ``role``: the active users with this role.
     """
@@ -37,10 +37,10 @@ ADMINISTRATORS = Audience(role="superadmin")
 class Event:
     """An event to be delivered.
 
-    ``key`` makes events idempotent: a second event with the same key is ignored, so code that is
-    repeated after a crash raises the event once. ``text`` must contain no secret. ``link`` is a
-    path below the web UI, such as ``sessions/ID``. ``domain`` is the domain to which the event
-    belongs, for webhooks of a domain; None: the installation.
+    ``key`` makes events idempotent: a second event with the same key is ignored. Code that is
+    repeated after a crash therefore raises the event once. ``text`` must contain no secret.
+    ``link`` is a path below the web UI, such as ``sessions/ID``. ``domain`` is the domain to which
+    the event belongs, for webhooks of a domain; None: the installation.
     """
 
     key: str

@@ -37,7 +37,7 @@ class NotificationEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationSettingsView:
-    """See ``NotificationSettings``. ``mail_address`` is empty if no mail server is configured."""
+    """Settings as shown to the user; ``mail_address`` is empty if no mail server is configured."""
 
     language: str
     time_zone: str
@@ -53,8 +53,8 @@ class NotificationSettingsView:
 class Webhook:
     """A webhook of the caller (``is_own``), of a domain, or of the installation.
 
-    The URL may contain a secret and is not returned; ``host`` is its host. ``suspended_at``: since
-    when the endpoint is no longer called, because too many calls failed; None: it is called.
+    The URL may contain a secret and is not returned; ``host`` is its host. ``suspended_at``: when
+    calls stopped because too many failed; None: not suspended.
     """
 
     id: str

@@ -40,7 +40,7 @@ _TEXTS = {
 def event_of(
     session: str, owner: str, status: str, result: str, reason: CodedText | None
 ) -> tuple[EventName, CodedText] | None:
-    """Return the event for a change to ``status`` and its text; None if it is not reported.
+    """Return the event for a change to ``status`` and its text; None if the change is not reported.
 
     The end of a session is not reported if the owner requested it.
     """

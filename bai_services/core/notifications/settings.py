@@ -19,10 +19,9 @@ DEFAULT_DIGEST_TIME = "08:00"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationSettings:
-    """If ``quiet_starts`` and ``quiet_ends`` are empty, there are no quiet hours.
+    """Settings of a user; without quiet hours, ``quiet_starts`` and ``quiet_ends`` are empty.
 
-    ``channels``: the chosen channels by event; events for which the user has not chosen any are
-    missing.
+    ``channels``: the chosen channels by event; an event with the default channels is missing.
     """
 
     language: str = "en"
@@ -49,14 +48,14 @@ class NotificationSettings:
         return event.defaults if chosen is None else frozenset(map(Channel, chosen))
 
     def mail_time(self, event: EventType, at: datetime) -> datetime:
-        """Return when the mail for an event is sent."""
+        """Return the time at which the mail for an event is sent."""
         if event.is_urgent:
             return at
         digest_time = time.fromisoformat(self.digest_time)
         return mail_time(at, self.quiet_hours, Digest(self.digest), digest_time, self.zone)
 
     def message_time(self, event: EventType, at: datetime) -> datetime:
-        """Return when the user's webhooks are called for an event."""
+        """Return the time at which the user's webhooks are called for an event."""
         return at if event.is_urgent else message_time(at, self.quiet_hours)
 
 

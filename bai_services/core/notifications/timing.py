@@ -44,7 +44,7 @@ class QuietHours:
         return clock >= self.starts or clock < self.ends
 
     def end(self, at: datetime) -> datetime:
-        """Return the first time, not before ``at``, that is outside the quiet hours.
+        """Return ``at``, or the end of the quiet hours if ``at`` is in them.
 
         If clocks are set back into the quiet hours, the quiet hours start a second time.
         """
@@ -59,7 +59,7 @@ class QuietHours:
 def mail_time(
     at: datetime, quiet: QuietHours | None, digest: Digest, daily_at: time, zone: ZoneInfo
 ) -> datetime:
-    """Return when the mail for an event that is not urgent is sent.
+    """Return the time at which the mail for a non-urgent event is sent.
 
     Events with the same result are sent in one mail. Hourly digests are sent at full hours (UTC),
     daily digests at ``daily_at`` in ``zone``; all mails wait for the end of the quiet hours.
@@ -75,7 +75,7 @@ def mail_time(
 
 
 def message_time(at: datetime, quiet: QuietHours | None) -> datetime:
-    """Return when a webhook of a user is called for an event that is not urgent."""
+    """Return the time at which a user's webhook is called for a non-urgent event."""
     return at if quiet is None else quiet.end(at)
 
 
@@ -93,7 +93,7 @@ def _next_multiple(at: datetime, seconds: int) -> datetime:
 
 
 def _next_daily(at: datetime, daily_at: time, zone: ZoneInfo) -> datetime:
-    """Return the first daily time after ``at``; if clocks show it twice, only the first counts."""
+    """Return the first ``daily_at`` after ``at``; if clocks show it twice, the first counts."""
     return min(
         each for each in _instants(_days_around(at, zone), daily_at, zone, (0,)) if each > at
     )
@@ -109,7 +109,7 @@ def _instants(
 ) -> list[datetime]:
     """Return the times at which clocks show ``clock`` on these days.
 
-    If clocks are set forward and skip it, the result has the time of that change instead.
+    If clocks are set forward and skip ``clock``, the result has the time of the change instead.
     """
     chosen = tuple(folds)
     return [instant_of(datetime.combine(day, clock), zone, fold) for day in days for fold in chosen]

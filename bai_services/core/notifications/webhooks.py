@@ -11,13 +11,13 @@ from typing import Any
 MAX_OWN_WEBHOOKS = 5
 MAX_WEBHOOKS = 200
 MAX_NAME_CHARS = 64
-# A webhook with this many pending deliveries gets no new ones.
+# A webhook with this number of pending deliveries gets no further deliveries.
 MAX_PENDING_DELIVERIES = 1000
 # An endpoint is suspended after this many consecutive failed attempts, if the first of them was at
 # least ``SUSPENDED_AFTER`` ago.
 SUSPENDED_AFTER_FAILURES = 10
 SUSPENDED_AFTER = timedelta(hours=1)
-# A delivery is given up after this time.
+# Time after which a delivery is given up.
 DELIVERY_LIFETIME = timedelta(days=1)
 FIRST_RETRY = timedelta(seconds=10)
 MAX_RETRY = timedelta(minutes=30)
@@ -28,7 +28,7 @@ TEST_EVENT = "test"
 
 
 class WebhookKind(StrEnum):
-    """``json``: the format of bai-hub. ``slack``: that of Slack and compatible services."""
+    """The payload format of a webhook: of bai-hub, or of Slack and compatible services."""
 
     JSON = "json"
     SLACK = "slack"
@@ -62,13 +62,13 @@ def payload(kind: WebhookKind, delivery_id: str, message: Message) -> bytes:
 
 
 def retry_at(created_at: datetime, attempts: int, now: datetime) -> datetime | None:
-    """Return the time of the next attempt after ``attempts`` failures; None: give up."""
+    """Return the time of the next attempt after ``attempts`` failures; None to give up."""
     delay = min(FIRST_RETRY * (1 << min(attempts - 1, 10)), MAX_RETRY)
     return None if now + delay - created_at > DELIVERY_LIFETIME else now + delay
 
 
 def is_to_suspend(failures: int, failing_since: datetime, now: datetime) -> bool:
-    """Return whether an endpoint with ``failures`` consecutive failed attempts is suspended."""
+    """Return whether to suspend an endpoint after ``failures`` consecutive failed attempts."""
     return failures >= SUSPENDED_AFTER_FAILURES and now - failing_since >= SUSPENDED_AFTER
 
 
@@ -93,5 +93,5 @@ def _slack(message: Message) -> dict[str, Any]:
 
 
 def _escaped(text: str) -> str:
-    """Escape text, so that Slack finds no link, mention or channel in it: ``<!everyone>``."""
+    """Escape text, so that Slack finds no link, mention or channel such as ``<!everyone>``."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -35,10 +35,9 @@ ROLES = (Role.USER, Role.ADMIN, Role.MONITOR, Role.SUPERADMIN)
 class Announcement:
     """An announcement; ``text`` is Markdown.
 
-    ``target`` is the name of the domain or role, or the id of the project; ``target_name`` is the
-    name of this domain, role or project. Both are None for everyone. ``domain`` is the domain of
-    the audience, None if the audience is not restricted to a domain. Without ``ends_at``, the
-    period has no end.
+    ``target`` is the name of a domain or role, or the id of a project; ``target_name`` is always a
+    name. Both are None for everyone. ``domain`` is the domain of the audience, None if the audience
+    is not restricted to a domain. Without ``ends_at``, the period has no end.
     """
 
     id: str
@@ -70,7 +69,7 @@ class CurrentAnnouncement:
 
 
 def is_addressed(announcement: Announcement, caller: Caller, role: Role) -> bool:
-    """Return whether the caller belongs to the audience; ``role`` is the role of the account."""
+    """Return whether the caller belongs to the audience; ``role`` is the caller's account role."""
     target = announcement.target
     match announcement.audience:
         case Audience.EVERYONE:

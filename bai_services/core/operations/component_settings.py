@@ -1,4 +1,4 @@
-"""Settings that the Hub and agents report: what they show, without secrets and bounded."""
+"""Settings that the Hub and agents report, without secrets and with limited length."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ComponentKind(StrEnum):
 
 
 class SettingOrigin(StrEnum):
-    """``file``: the configuration file or the command line."""
+    """Where a setting comes from; ``file``: the configuration file or the command line."""
 
     DEFAULT = "default"
     ENVIRONMENT = "environment"
@@ -53,7 +53,7 @@ class ComponentSetting:
 
 
 def reported(name: str, value: Any, default: Any, origin: SettingOrigin) -> ReportedSetting:
-    """Return a setting as it is shown; ``name`` is ``CLASS.OPTION``."""
+    """Return a setting in the form in which it is shown; ``name`` is ``CLASS.OPTION``."""
     if _SECRET.search(name):
         return ReportedSetting(name, None, None, origin)
     return ReportedSetting(name, setting_text(value), setting_text(default), origin)
@@ -76,7 +76,7 @@ def setting_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         value = [_name_of(each) for each in value]
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    # PostgreSQL cannot store NUL and half a surrogate pair.
+    # PostgreSQL can store neither NUL nor unpaired surrogates.
     text = text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
     text = _USER_INFO.sub("://…@", text)
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"

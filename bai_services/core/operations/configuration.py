@@ -1,4 +1,4 @@
-"""Settings of the manager: which exist, where their values come from, and which can be changed."""
+"""Settings of the manager: their definitions, the origins of their values, and stored overrides."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_NUMBER = 2**63 - 1
 
 
 class Origin(StrEnum):
-    """``database``: an administrator has set the value in bai-hub."""
+    """Where a value comes from; ``database``: an administrator has set the value in bai-hub."""
 
     DEFAULT = "default"
     ENVIRONMENT = "environment"
@@ -51,7 +51,7 @@ class ChangeableSetting(SettingDefinition):
     maximum: int = MAX_NUMBER
 
     def parse(self, text: str) -> int | bool:
-        """Return the value in a text.
+        """Parse a value.
 
         Raises
         ------

@@ -22,9 +22,9 @@ class Scope(StrEnum):
 
 
 class Mode(StrEnum):
-    """``no-starts``: no session starts in the period. ``drain``: in addition, no session starts
-    whose maximum run time reaches into it. ``read-only``: as ``no-starts``; in addition, users can
-    change nothing.
+    """Effect of a maintenance. ``no-starts``: no session starts in the period. ``drain``: in
+    addition, no session starts that could still run when the period begins. ``read-only``: as
+    ``no-starts``; in addition, users can change nothing.
     """
 
     NO_STARTS = "no-starts"
@@ -36,7 +36,7 @@ class Mode(StrEnum):
 class Maintenance:
     """A maintenance; ``target`` is the resource group or agent, None for ``all``.
 
-    Without ``ends_at``, it lasts until it is changed or deleted.
+    A maintenance without ``ends_at`` lasts until it is changed or deleted.
     """
 
     id: str

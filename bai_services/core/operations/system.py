@@ -18,9 +18,9 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class SystemInfo:
-    """Versions, health, database, queue and packages; no setting that may contain a secret.
+    """Versions, health, database, queue and packages, without secrets.
 
-    ``sessions`` and ``agents`` are numbers by status. ``packages`` are Python packages, ``bundled``
+    ``sessions`` and ``agents`` are counts by status. ``packages`` are Python packages, ``bundled``
     are JavaScript packages in the web UI and the JupyterLab extension.
     """
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 VERSION = 1
-# Tasks of a definition, and task runs of a run with maps expanded.
+# Maximum number of tasks of a definition, and of task runs of a run after maps are expanded.
 MAX_TASKS = 1000
 MAX_EDGES = 10_000
 MAX_PARAMETERS = 50
@@ -37,11 +37,11 @@ SESSION_KINDS = frozenset({TaskKind.COMMAND, TaskKind.NOTEBOOK})
 
 
 class RunIf(StrEnum):
-    """When a task runs, depending on the results of the tasks that it needs."""
+    """The results of the needed tasks with which a task runs."""
 
     SUCCESS = "success"  # all have succeeded
-    ANY_SUCCESS = "any-success"  # all have ended, and one has succeeded
-    FAILURE = "failure"  # all have ended, and one has failed
+    ANY_SUCCESS = "any-success"  # all have ended, and at least one has succeeded
+    FAILURE = "failure"  # all have ended, and at least one has failed
     ALWAYS = "always"  # all have ended
 
 
@@ -65,7 +65,7 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """``default`` is None if a run must set the parameter."""
+    """A parameter of a pipeline; ``default`` is None if a run must set the parameter."""
 
     name: str
     type: ParameterType = ParameterType.TEXT
@@ -82,9 +82,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ForEach:
-    """One task run for each value of a list: ``values``, or those of a parameter.
+    """A map: one task run for each value of a list (``values``, or the values of a parameter).
 
-    ``max_parallel``: task runs at a time; 0 means no limit.
+    ``max_parallel``: maximum number of task runs at a time; 0: no limit.
     """
 
     parameter: str = ""
@@ -104,7 +104,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """``settings`` are fields of the session request that replace the defaults of the pipeline.
+    """A task; ``settings`` are session request fields that replace the pipeline's defaults.
 
     ``inputs`` and ``outputs`` are paths in the run's directory that must exist before and after the
     command. ``skip``: the task does nothing and counts as succeeded.
@@ -132,9 +132,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class PipelineDefinition:
-    """``tasks`` are in topological order: each one after those that it needs.
+    """A pipeline; ``tasks`` are in topological order: each task after the tasks that it needs.
 
-    ``folder``: name of the folder at ``/pipeline``; empty for one that the pipeline creates.
+    ``folder``: name of the folder at ``/pipeline``; empty: the pipeline creates a folder.
     """
 
     name: str
@@ -151,7 +151,7 @@ class PipelineDefinition:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> PipelineDefinition:
-        """Return the definition of a JSON object that ``as_json`` returned."""
+        """Return the definition from a JSON object of ``as_json``."""
         values = dict(stored)
         values["parameters"] = parameters_from_json(stored["parameters"])
         values["tasks"] = tuple(map(_task, stored["tasks"]))
@@ -159,7 +159,7 @@ class PipelineDefinition:
 
 
 def parameters_from_json(stored: Sequence[Mapping[str, Any]]) -> tuple[Parameter, ...]:
-    """Return the parameters of the JSON of a definition."""
+    """Return the parameters from the JSON object of a definition."""
     return tuple(Parameter(**{**each, "type": ParameterType(each["type"])}) for each in stored)
 
 

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Queued(Protocol):
-    """``tasks``: number of task runs, the cost of a run."""
+    """A run in the queue; ``tasks`` is its number of task runs, which is its cost."""
 
     @property
     def id(self) -> str: ...
@@ -24,7 +24,7 @@ R = TypeVar("R", bound=Queued)
 
 
 class FairQueue(Generic[R]):
-    """Takes one run of each user in turn, so that a user with many runs does not delay others.
+    """Queue that takes one run per user in turn, so that users with many runs do not delay others.
 
     The runs of a user are taken in the order in which they were added.
     """
@@ -36,12 +36,12 @@ class FairQueue(Generic[R]):
         return sum(map(len, self._runs.values()))
 
     def add(self, run: R) -> None:
-        """Add a run; one that is in the queue keeps its position."""
+        """Add a run; a run that is already in the queue keeps its position."""
         self._runs.setdefault(run.owner_id, OrderedDict()).setdefault(run.id, run)
 
     def take(self, max_runs: int, max_tasks: int) -> Sequence[R]:
-        """Remove and return the next runs, together with at most ``max_tasks`` task runs; the first
-        one may have more.
+        """Remove and return the next runs with at most ``max_tasks`` task runs in total; the first
+        run may have more.
         """
         taken: list[R] = []
         tasks = 0

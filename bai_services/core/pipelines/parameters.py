@@ -38,7 +38,7 @@ def resolve(definition: PipelineDefinition, given: Mapping[str, Any]) -> dict[st
     Raises
     ------
     InvalidRequest
-        If a value is missing or not valid, there is no such parameter, or the maps expand to more
+        If a value is missing or not valid, a parameter does not exist, or the maps expand to more
         than ``MAX_TASKS`` task runs.
     """
     known = {parameter.name: parameter for parameter in definition.parameters}
@@ -69,7 +69,7 @@ def check_size(values: Iterable[Value]) -> None:
     Raises
     ------
     InvalidRequest
-        If the values have more than ``MAX_ENVIRON_TOTAL_BYTES``.
+        If the size of the values exceeds ``MAX_ENVIRON_TOTAL_BYTES``.
     """
     size = sum(len(variable(value).encode(errors="replace")) for value in values)
     if size > MAX_ENVIRON_TOTAL_BYTES:
@@ -89,9 +89,9 @@ def _count(task: Task, values: Mapping[str, Value]) -> int:
 
 
 def checked_value(name: str, kind: ParameterType, value: Any) -> Value:
-    """Return the value of a parameter with its type.
+    """Return the value of a parameter, converted to the type of the parameter.
 
-    A text is converted, because command lines and forms have only texts.
+    Texts are accepted for every type, because command lines and forms send only texts.
 
     Raises
     ------
@@ -172,12 +172,12 @@ _CONVERSIONS: Mapping[ParameterType, Callable[[Any], Value | None]] = {
 
 
 def comparable(parameter: Parameter, comparison: Operator, value: Any) -> Value:
-    """Return the value of a condition with the type that the comparison requires.
+    """Return the value of a condition, converted to the type that the comparison requires.
 
     Raises
     ------
     InvalidRequest
-        If the parameter cannot be compared in this way.
+        If the comparison is not valid for the type of the parameter.
     """
     kind = parameter.type
     is_number = kind in (ParameterType.INTEGER, ParameterType.NUMBER)
@@ -216,7 +216,7 @@ def items_of(task: Task, values: Mapping[str, Value]) -> list[str] | None:
 
 
 def variable(value: Value) -> str:
-    """Return a value as an environment variable has it."""
+    """Return a value as the text of an environment variable."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Parser of the YAML of pipelines. Every problem is reported with its line."""
+"""Parser of pipeline YAML. Every problem is reported with its line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from .parameters import check_size, checked_value, comparable
 MAX_BYTES = 1024 * 1024
 MAX_NODES = 100_000
 MAX_PATHS = 100
-# Of the defaults or of a task: with the parameters, a session has at most 100 variables.
+# Limit of the defaults and of each task: with the parameters, a session has at most 100 variables.
 MAX_ENVIRON = 20
 MAX_CLUSTER_SIZE = 1000
 _TASK_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,38}[A-Za-z0-9])?")
@@ -64,9 +64,9 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def parse_pipeline(text: str) -> PipelineDefinition:
-    """Parse a pipeline.
+    """Parse the YAML of a pipeline.
 
-    The time grows with the size of the text, so call it outside the event loop.
+    The run time grows with the size of the text, so call this function outside the event loop.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def _sections(
 
 
 def _checked(line: int, check: Any) -> Any:
-    """Return the result of a check; add the line to its error."""
+    """Return the result of ``check``; add the line to an error that it raises."""
     try:
         return check()
     except InvalidRequest as error:
@@ -157,7 +157,7 @@ def _parameters(root: Section) -> tuple[Parameter, ...]:
                 "the name of a parameter must have 1 to 40 letters, digits and _, and begin with a "
                 "letter",
             )
-        # The variables of parameters are in upper case.
+        # The environment variables of parameters are in upper case.
         if name.upper() in found:
             raise _problem(section.line, f"there are two parameters {name}; case does not count")
         kind = _choice(section, "type", ParameterType, ParameterType.TEXT)
@@ -173,7 +173,7 @@ def _parameters(root: Section) -> tuple[Parameter, ...]:
 
 
 def _value(section: Section, key: str) -> Value | None:
-    """Take a plain value or a list of plain values; None without the key."""
+    """Take a plain value or a list of plain values; None if the key is missing."""
     node = section.take(key)
     if node is None:
         return None
@@ -192,7 +192,7 @@ def _plain(section: Section, node: yaml.Node, key: str) -> str | int | float | b
     value = section.loader.construct_object(node)
     if isinstance(value, float) and not isfinite(value):
         raise _problem(line, f"{key} is not a finite number")
-    # For example, YAML reads 2026-01-31 as a date.
+    # For example, YAML parses 2026-01-31 as a date.
     return value if isinstance(value, bool | int | float) else text
 
 

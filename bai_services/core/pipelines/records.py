@@ -12,13 +12,13 @@ from .schedules import CatchUp
 from .states import RunStatus, TaskStatus
 
 MAX_PIPELINES_PER_USER = 200
-# Maximum stored versions of a definition, and versions per page: each may have 1 MiB.
+# Maximum number of stored versions of a definition, and of versions per page; each may have 1 MiB.
 MAX_VERSIONS = 100
 MAX_VERSIONS_PER_PAGE = 10
-# Runs of a user that have not ended.
+# Maximum number of runs of a user that have not ended.
 MAX_OPEN_RUNS = 500
-# Ended runs are kept for this time, at most this number for each pipeline and for each user: a run
-# has a copy of the definition.
+# Ended runs are kept for this time, up to a maximum number per pipeline and per user, because each
+# run has a copy of the definition.
 RUNS_KEPT_FOR = timedelta(days=90)
 RUNS_KEPT = 1000
 RUNS_KEPT_PER_USER = 5000
@@ -34,9 +34,9 @@ class PipelineParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """``version`` counts the changes. ``definition`` is the YAML text, "" in lists. ``folder``: id
-    of the folder that tasks mount at ``/pipeline``, None if it was removed. ``last_run_status``:
-    None before the first run.
+    """A pipeline. ``version`` counts the changes. ``definition`` is the YAML text, "" in lists.
+    ``folder``: id of the folder that tasks mount at ``/pipeline``, None if the folder was removed.
+    ``last_run_status``: None before the first run.
     """
 
     id: str
@@ -85,8 +85,8 @@ class PipelineCheck:
 class PipelineRun:
     """A run: a frozen copy of the definition with its parameters.
 
-    ``tasks``: number of task runs; ``tasks_by_status`` counts them. ``cause``: the schedule or
-    trigger that has created the run, "" for a user.
+    ``tasks``: number of task runs; ``tasks_by_status``: the same by status. ``cause``: the schedule
+    or trigger that has created the run, "" if a user has created it.
     """
 
     id: str
@@ -110,8 +110,8 @@ class PipelineRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineTaskRun:
-    """A task run. ``session``: id of the session of its last attempt, None before it is created and
-    for kinds without a session. ``item``: the value over which it is mapped, "" without a map.
+    """A task run. ``session``: id of the session of the last attempt, None before the session is
+    created and for kinds without a session. ``item``: the mapped value, "" without a map.
     """
 
     task: str
@@ -159,8 +159,8 @@ class PipelineSchema:
 class PipelineSchedule:
     """Times at which a pipeline runs; see ``Timing``.
 
-    ``last_message`` says why the last start has created no run, "" if it has. ``last_run_id``: of
-    the last start that has created a run.
+    ``last_message``: why the last start has created no run, "" after a success. ``last_run_id``:
+    the last run that a start has created.
     """
 
     id: str
@@ -189,7 +189,7 @@ class PipelineSchedule:
 class PipelineTrigger:
     """A trigger: signed requests of other services run its pipeline.
 
-    ``last_message`` says why the last call has created no run, "" if it has.
+    ``last_message``: why the last call has created no run, "" after a success.
     """
 
     id: str
@@ -222,7 +222,7 @@ class PipelineTriggerSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineTriggerCall:
-    """The result of a call. ``is_new``: this call has created the run, not an equal one before."""
+    """The result of a call. ``is_new``: this call created the run; False for a repeated call."""
 
     run: str
     is_new: bool

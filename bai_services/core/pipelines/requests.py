@@ -26,7 +26,7 @@ _ID_CHARACTERS = 8
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What the sessions of a run have in common."""
+    """Values that all sessions of a run share."""
 
     run_id: str
     pipeline: str
@@ -35,7 +35,7 @@ class RunContext:
 
 
 def session_id_of(run_id: str, run: TaskRun) -> str:
-    """Return the id of the session of an attempt; it is the key against duplicate creation."""
+    """Return the id of an attempt's session, which is also its idempotency key."""
     return str(uuid.uuid5(_NAMESPACE, f"{run_id}/{run.task}/{run.index}/{run.attempt}"))
 
 
@@ -43,7 +43,7 @@ def session_request(plan: Plan, run: TaskRun, context: RunContext) -> dict[str, 
     """Return the request for the session of an attempt."""
     task = plan.tasks[run.task]
     settings = {**plan.definition.settings, **task.settings}
-    # Maps are merged, and mounts of the defaults remain.
+    # Settings that are maps are merged; mounts are added to the default mounts.
     for name in ("environ", "resources"):
         settings[name] = {**plan.definition.settings.get(name, {}), **task.settings.get(name, {})}
     folder = {"vfolder": context.folder, "path": MOUNT_PATH, "permission": Permission.RW}
@@ -79,7 +79,7 @@ def _environ(plan: Plan, task: Task, run: TaskRun, context: RunContext) -> dict[
 
 
 def _command(plan: Plan, task: Task, run: TaskRun, environ: Mapping[str, str]) -> str:
-    """Return the shell script of a task: it checks inputs before the command and outputs after."""
+    """Return a task's shell script, which checks inputs before the command and outputs after it."""
     command = task.command if task.kind is TaskKind.COMMAND else _papermill(plan, task, run)
     lines = ['mkdir -p -- "$PIPELINE_DIRECTORY" && cd -- "$PIPELINE_DIRECTORY" || exit 1']
     lines += [_check("input", path) for path in task.inputs]

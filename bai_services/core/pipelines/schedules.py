@@ -17,24 +17,24 @@ from ..usage.periods import zone_of
 MAX_SCHEDULES_PER_PIPELINE = 20
 MIN_EVERY_MINUTES = 5
 MAX_EVERY_MINUTES = 31 * 24 * 60
-# Runs that one schedule creates for missed starts, and how old these starts may be.
+# Maximum number of runs that a schedule creates for missed starts, and maximum age of such a start.
 MAX_CATCH_UP_RUNS = 100
 MAX_CATCH_UP = timedelta(days=31)
 _INSTANT = timedelta(microseconds=1)
 
 
 class CatchUp(StrEnum):
-    """What follows after starts were missed because no manager ran."""
+    """Which runs are created for starts that were missed because no manager was running."""
 
     SKIP = "skip"  # nothing
-    LAST = "last"  # one run for the last one
-    ALL = "all"  # a run for each of them
+    LAST = "last"  # one run, for the last missed start
+    ALL = "all"  # one run for each missed start
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Either ``start``, a rule in the time zone, or an interval of ``every_minutes`` that begins at
-    ``anchor``.
+    """Times of starts: either a rule (``start``) in the time zone, or an interval of
+    ``every_minutes`` that begins at ``anchor``.
     """
 
     start: str | None
@@ -43,12 +43,12 @@ class Timing:
     anchor: datetime
 
     def check(self) -> None:
-        """Check the values of a user.
+        """Check values that a user has entered.
 
         Raises
         ------
         InvalidRequest
-            If not exactly one of rule and interval is given, or one value is not valid.
+            If both or neither of rule and interval are given, or a value is not valid.
         """
         if (self.start is None) == (self.every_minutes is None):
             raise InvalidRequest("give either start or every_minutes", field="start")
@@ -62,7 +62,7 @@ class Timing:
             )
 
     def next_start(self, after: datetime) -> datetime | None:
-        """Return the first start after a time; None if there is none."""
+        """Return the first start after a time; None if no start follows."""
         if self.every_minutes is None:
             rule = parse_rule(self.start or "", "start")
             return next_occurrence(rule, zone_of(self.time_zone), after)
@@ -71,15 +71,15 @@ class Timing:
         return self.anchor + number * interval
 
     def next_starts(self, first: datetime, count: int) -> Sequence[datetime]:
-        """Return ``first`` and the starts after it, together at most ``count``."""
+        """Return at most ``count`` starts: ``first`` and the following starts."""
         found = [first]
         while len(found) < count and (start := self.next_start(found[-1])) is not None:
             found.append(start)
         return found
 
     def due_starts(self, first: datetime, now: datetime, catch_up: CatchUp) -> Sequence[datetime]:
-        """Return the starts from ``first``, which is due, until now that are to be made, the oldest
-        first.
+        """Return the due starts for which runs must be created, oldest first; ``first`` is the
+        first due start.
         """
         since = max(first, now - (GRACE if catch_up is CatchUp.SKIP else MAX_CATCH_UP))
         kept = MAX_CATCH_UP_RUNS if catch_up is CatchUp.ALL else 1

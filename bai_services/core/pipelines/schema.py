@@ -1,6 +1,6 @@
-"""JSON schema of the YAML of pipelines, for editors.
+"""JSON schema of pipeline YAML, for editors.
 
-It describes the shape. The parser also checks names, cycles and types of values.
+The schema describes only the structure. The parser also checks names, cycles and types of values.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """State machine of pipeline runs.
 
-``observe`` applies an event to a task run. ``advance`` then starts, skips or blocks the task runs
-whose needs have ended, and computes the status of the run. Both are pure: the caller stores the
-changed task runs and creates the sessions of those that are queued.
+``observe`` applies an event to a task run. When the needed tasks have ended, ``advance`` starts,
+skips or blocks a task run; it also computes the status of the run. Both are pure functions: the
+caller stores the changed task runs and creates sessions for queued task runs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ MAX_RETRY_DELAY_SECONDS = 86400
 
 
 class TaskStatus(StrEnum):
-    WAITING = "waiting"  # for other tasks, or for a free place among the parallel tasks
-    QUEUED = "queued"  # its session is to be created, or waits for resources
+    WAITING = "waiting"  # for other tasks, or for the limit of parallel tasks
+    QUEUED = "queued"  # its session is not yet created, or waits for resources
     RUNNING = "running"
     RETRYING = "retrying"  # failed; starts again at ``retry_at``
     APPROVAL = "awaiting-approval"
@@ -43,7 +43,7 @@ class RunStatus(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What happens to a task run."""
+    """An event of a task run."""
 
     STARTED = "started"
     SUCCEEDED = "succeeded"
@@ -64,10 +64,10 @@ RESUMABLE = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """One run of a task: ``index`` is the position in the list over which it is mapped, else 0.
+    """One run of a task; ``index`` is the index of the mapped value, 0 without a map.
 
-    ``attempt`` counts the starts, ``failures`` those that failed since the run was created or
-    resumed.
+    ``attempt`` counts the starts; ``failures`` counts the failed starts since the run was created
+    or resumed.
     """
 
     task: str
@@ -116,9 +116,7 @@ def observe(
     *,
     is_cancelling: bool = False,
 ) -> TaskRun:
-    """Return a task run after an event of its current attempt; events that come too late change
-    nothing.
-    """
+    """Return a task run after an event of its current attempt; late events change nothing."""
     if outcome in (Outcome.APPROVED, Outcome.REJECTED):
         if run.status is not S.APPROVAL:
             return run
@@ -140,13 +138,13 @@ def observe(
 
 
 def _delay(task: Task, failures: int) -> int:
-    """Return the pause after a failure: it doubles with every failure."""
+    """Return the delay before the next attempt, which doubles with every failure."""
     doubled: int = task.retry_delay_seconds * 2 ** (failures - 1)
     return min(doubled, MAX_RETRY_DELAY_SECONDS)
 
 
 def cancelled(run: TaskRun, *, has_session: bool) -> TaskRun:
-    """Return a task run after its run was cancelled; one with a session ends when that ends."""
+    """Return a task run after its run was cancelled; its session, if any, must end first."""
     if run.status in TASK_ENDED or (run.status in ACTIVE and has_session):
         return run
     return replace(run, status=S.CANCELLED, retry_at=None)
@@ -235,7 +233,7 @@ def _advanced(
 
 
 def _status_for(run_if: RunIf, needs: Sequence[_Result]) -> TaskStatus:
-    """Return QUEUED if a task may run, WAITING if this is not yet known, else its final status."""
+    """Return QUEUED if a task may run, WAITING if this is not yet known, else the final status."""
     is_open = _Result.OPEN in needs
     has_failure = _Result.FAILURE in needs
     if run_if is RunIf.SUCCESS:
@@ -268,8 +266,8 @@ def _run_status(plan: Plan, runs: Sequence[TaskRun], status: RunStatus) -> RunSt
 
 
 def resumed(plan: Plan, runs: Sequence[TaskRun], status: RunStatus) -> list[TaskRun]:
-    """Return the task runs that run again when a run is resumed: those without success, and all of
-    the tasks after them. Attempts continue to count.
+    """Return the task runs that are repeated when a run is resumed: unsuccessful ones, and all task
+    runs that depend on them. Attempts continue to count.
 
     Raises
     ------

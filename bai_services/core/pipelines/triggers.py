@@ -12,7 +12,7 @@ from ..sessions.callbacks import signature
 
 MAX_TRIGGERS_PER_PIPELINE = 20
 MAX_CALL_BYTES = 64 * 1024
-# A call is valid this long before and after its timestamp.
+# A call is valid for this time before and after its timestamp.
 WINDOW_SECONDS = 300
 _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 _NAMESPACE = uuid.UUID("b2a5a3b8-6a0c-4f0c-9d4f-1c1f0c2f7f10")
@@ -39,5 +39,5 @@ def check_call(secret: str, timestamp: str, given: str, body: bytes, now: dateti
 
 
 def run_id_of(trigger_id: str, given: str) -> str:
-    """Return the id of the run of a call; a repeated call has the same one."""
+    """Return the id of the run of a call; a repeated call has the same id."""
     return str(uuid.uuid5(_NAMESPACE, f"{trigger_id}/{given}"))

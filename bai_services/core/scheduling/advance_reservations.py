@@ -2,7 +2,7 @@
 
 A reservation holds whole agents. They are chosen when it is booked, so no two reservations hold the
 same agent at the same time. During the period, other sessions do not start on these agents. Before
-it, they start there only if their maximum run time, which is enforced, ends before the period.
+the period, they start there only if their enforced maximum run time ends before it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .maintenance import Restriction
 from .placement import AgentState
 
 MAX_NODES = 1000
-# Maximum numbers: of open reservations, of a project's reservations that wait for approval, and of
-# stored reservations. Above the last one, the oldest that are no longer open are removed.
+# Maximum number of open reservations, of a project's reservations that wait for approval, and of
+# stored reservations. Above the last limit, the oldest closed reservations are removed.
 MAX_RESERVATIONS = 500
 MAX_REQUESTED = 20
 MAX_STORED = 2000
@@ -29,15 +29,15 @@ MAX_MEMBERS = 200
 # Maximum time from the request to the start, and maximum length of a reservation.
 MAX_AHEAD = timedelta(days=90)
 MAX_PERIOD = timedelta(days=30)
-# An unused reservation expires this long after its start.
+# Time from the start after which an unused reservation expires.
 DEFAULT_GRACE_SECONDS = 1800
 MAX_GRACE_SECONDS = 24 * 3600
-# Reservations that ended longer ago than this are removed when another one is created.
+# The creation of a reservation removes reservations that ended longer ago than this.
 KEPT_AFTER_END = timedelta(days=90)
 
 
 class ReservationState(StrEnum):
-    """``requested``: waits for the approval of an administrator, and holds nothing yet."""
+    """State of a reservation; ``requested``: waits for an approval and holds no agents yet."""
 
     REQUESTED = "requested"
     APPROVED = "approved"
@@ -54,9 +54,9 @@ OPEN_STATES = (ReservationState.REQUESTED, ReservationState.APPROVED)
 class AdvanceReservation:
     """A reservation of ``nodes`` agents of a resource group, each with at least ``resources``.
 
-    ``users``: the members of the project who may use it; all members if empty. ``agents``: those
-    that are held, or were chosen at the request (an approval chooses them again). ``used_at``: when
-    a session of a member was first found on these agents in the period.
+    ``users``: the members of the project who may use the reservation; all members if empty.
+    ``agents``: the held agents; before the approval, a preliminary choice, which the approval
+    repeats. ``used_at``: when a member's session was first found on these agents in the period.
     """
 
     id: str
@@ -84,8 +84,8 @@ class AdvanceReservation:
 class HeldAgents:
     """An approved reservation as input of a scheduling pass.
 
-    ``project`` and ``users`` are the scopes of those who may use it; without users, all sessions of
-    the project may.
+    ``project`` and ``users`` are the scopes that may use the reservation; without ``users``, all
+    sessions of the project may use it.
     """
 
     id: str
@@ -123,8 +123,8 @@ def held_restriction(
 ) -> Restriction | None:
     """Return the agents to which reservations restrict a session; None: no restriction.
 
-    ``agents`` are those of the resource group. A session that names a reservation runs only on the
-    agents of the reservation. The text names the reservation that withholds the most agents.
+    ``agents`` are all agents of the resource group. A session that names a reservation runs only on
+    the reserved agents. The text names the reservation that withholds the most agents.
     """
     allowed, text, most = set(agents), None, 0
     for one in held:
@@ -152,9 +152,7 @@ def held_restriction(
 
 
 def both(one: Restriction | None, other: Restriction | None) -> Restriction | None:
-    """Return the restriction to the agents that two restrictions allow, with the text of the one
-    that allows fewer.
-    """
+    """Return the intersection of two restrictions, with the text of the stricter one."""
     if one is None or other is None:
         return other if one is None else one
     stricter = one if len(one.agents) <= len(other.agents) else other
@@ -182,7 +180,7 @@ def check_period(starts_at: datetime, ends_at: datetime, now: datetime, grace_se
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """An approved reservation; other reservations cannot have the same agents at the same time."""
+    """Agents and period of an approved reservation, which other reservations cannot have."""
 
     agents: frozenset[str]
     starts_at: datetime

@@ -68,7 +68,7 @@ class ScopeCaps:
     max_pending_sessions: int | None = None
     max_pending_slots: Mapping[str, int] = field(default_factory=dict)
     max_containers_per_session: int | None = None
-    # For a keypair: the names of its user and of its policy.
+    # Only for a keypair: the names of its user and of its policy.
     owner: str = ""
     policy: str = ""
 
@@ -104,7 +104,7 @@ class Violation:
     used: str
     left: str
     message: str
-    coded: CodedText  # the message; its part is the scope
+    coded: CodedText  # the message; ``parts`` contains the scope
     scope_text: str  # the scope in messages
 
     @property
@@ -149,7 +149,8 @@ def pending_violations(
     """Return a violation of every pending cap that one more pending session would exceed.
 
     ``pending`` includes the preceding sessions of the same bulk request. The messages show
-    ``usage_before``, the usage before that request, and ``requested``, its total.
+    ``usage_before``, the usage before the bulk request, and ``requested``, the total of the bulk
+    request.
     """
     usage_before = pending if usage_before is None else usage_before
     requested = needs(slots) if requested is None else requested
@@ -201,7 +202,7 @@ def pending_left(caps: Iterable[ScopeCaps], slot: str, pending: Usage) -> int | 
 
 
 def highest(caps: Iterable[ScopeCaps], slot: str) -> int | None:
-    """Return the largest amount of a slot that the caps allow one session; None if unlimited."""
+    """Return the largest amount of a slot that the caps allow for a session; None if unlimited."""
     return min((n for c in caps if (n := c.limit(slot)) is not None), default=None)
 
 

@@ -1,4 +1,4 @@
-"""Growth and shrinking of elastic sessions, as a pure function of their group's state.
+"""Growth and shrinking of elastic sessions, as a pure function of the group's state.
 
 Waiting sessions come first: while any session waits for capacity, no session grows. Elastic
 sessions shrink only if a waiting session can then start. Under a constant load, the first call
@@ -62,9 +62,9 @@ class FreeAgent:
 class WaitingSession:
     """A session that waits for capacity or quota.
 
-    ``agents``: those on which it may run. ``share`` is the slot of its device share, "" if it needs
-    none. ``is_plain``: it has one kernel and no other device slots. Sessions shrink only for plain
-    sessions.
+    ``agents``: the agents on which the session may run. ``share``: the slot of the requested device
+    share, "" without a share. ``is_plain``: the session has one kernel and no other device slots.
+    Sessions shrink only for plain sessions.
     """
 
     id: str
@@ -77,7 +77,7 @@ class WaitingSession:
 
 @dataclass(frozen=True, slots=True)
 class Resizing:
-    """A new size of a session. ``beneficiary``: the waiting session for which it shrinks, or ""."""
+    """A new size of a session; ``beneficiary``: the waiting session that needs it, or ""."""
 
     session_id: str
     size: ResourceSlots
@@ -116,11 +116,11 @@ class _State:
         return session.surplus(slot) - given
 
     def holders(self, agent_id: str, slot: str, place: str) -> list[ElasticSession]:
-        """Return the sessions whose amount of a slot is on an agent, or on one of its devices."""
+        """Return the sessions that use a slot on an agent, or on one of its devices."""
         return [s for s in self.on_agent.get(agent_id, ()) if s.devices.get(slot, slot) == place]
 
     def may_fit(self, session: WaitingSession, agent_id: str, place: str) -> bool:
-        """Return whether a waiting session fits on an agent when all others there shrink."""
+        """Return whether a waiting session fits on an agent if all sessions there shrink."""
         for slot, need in session.slots.items():
             at = place if slot == session.share else slot
             missing = need - self.free.get((agent_id, at), 0)
@@ -150,7 +150,7 @@ def within_quotas(
     waiting: Sequence[WaitingSession],
 ) -> list[WaitingSession]:
     """Return the waiting sessions that would be within their quotas if all elastic sessions had
-    their minimum. The others wait for the end of sessions, and do not concern elastic sessions.
+    their minimum size. The other waiting sessions have no effect on elastic sessions.
     """
     surplus: dict[tuple[Scope, str], int] = defaultdict(int)
     for session in sessions:
@@ -178,8 +178,8 @@ def decide(
 ) -> list[Resizing]:
     """Return the new sizes of the elastic sessions of a group.
 
-    ``headroom``: what each scope may still use of the slots that it limits. ``waiting`` is in the
-    order of the queue. Each waiting session takes its resources, so later ones cannot use them.
+    ``headroom``: the remaining amount of each limited slot, by scope. ``waiting`` is in the order
+    of the queue. Resources of a waiting session are not available to later sessions.
     """
     state = _State(sessions, agents, headroom)
     if not waiting:
@@ -200,9 +200,9 @@ def decide(
 
 
 def _with_space(state: _State, session: WaitingSession) -> _State | None:
-    """Return the state after the start of a waiting session, with the smallest loss for the others.
+    """Return the state after a waiting session has started with the smallest loss of the others.
 
-    Return None if it cannot start.
+    Return None if the session cannot start.
     """
     best: tuple[float, str, str, _State] | None = None
     places = (
@@ -229,17 +229,17 @@ def _places(agent: FreeAgent, session: WaitingSession) -> list[str]:
     return sorted(d for d in agent.devices if agent.families.get(d) == family)
 
 
-# Order in which sessions shrink, by the surplus and the size of each, and what is missing.
+# Sort key of a session for shrinking, computed from its surplus, its size and the missing amount.
 _Ranking = Callable[[int, int, int], tuple[int, ...]]
 
 
 def _by_surplus(surplus: int, size: int, missing: int) -> tuple[int, ...]:
-    """Few sessions shrink."""
+    """Prefer sessions with a large surplus, so that few sessions shrink."""
     return (-surplus,)
 
 
 def _by_size(surplus: int, size: int, missing: int) -> tuple[int, ...]:
-    """Sessions lose a small fraction; one that can give all that is missing is preferred."""
+    """Prefer sessions that can give the missing amount alone, then large sessions."""
     return surplus < missing, -size
 
 
@@ -251,8 +251,8 @@ def _fit(
 ) -> bool:
     """Shrink sessions until a waiting session fits on an agent and into its quotas, and start it.
 
-    Return whether it fits. Quotas come first, because what a session gives up for a quota can also
-    be what is missing on the agent.
+    Return whether the session fits. Quotas come first, because shrinking for a quota can also free
+    the missing amount on the agent.
     """
     for scope in session.scopes:
         for slot, need in {**session.slots, SESSIONS: 1}.items():
@@ -289,9 +289,9 @@ def _free_up(
     ranking: _Ranking,
     first: Collection[str] = (),
 ) -> bool:
-    """Shrink candidates by ``missing`` in total; return the success.
+    """Shrink candidates by ``missing`` in total; return whether this succeeded.
 
-    The sessions ``first`` shrink before others; within each part, ``ranking`` is the order.
+    Sessions in ``first`` shrink before the others; within both parts, ``ranking`` is the order.
     """
 
     def rank(session: ElasticSession) -> tuple[object, ...]:
@@ -324,7 +324,7 @@ def _loss(before: _State, after: _State) -> float:
 
 
 def _grown(state: _State) -> list[Resizing]:
-    """Return the new sizes of sessions that grow; those with the smallest fraction grow first."""
+    """Return the new sizes of sessions that grow, beginning with the smallest fractions."""
     order = sorted(
         (s for s in state.sessions.values() if s.may_grow), key=lambda s: (_fraction(s), s.id)
     )
@@ -347,7 +347,7 @@ def _grown(state: _State) -> list[Resizing]:
 
 
 def _fraction(session: ElasticSession) -> float:
-    """Return the fraction of its preferred size that a session has: the minimum of its slots."""
+    """Return a session's size as a fraction of its preferred size: the minimum over the slots."""
     return min(
         (session.size.get(slot, 0) / n for slot, n in session.preferred.items()), default=1.0
     )

@@ -1,4 +1,4 @@
-"""Which agents maintenance withholds from a session at a given time."""
+"""Restrictions of sessions to agents that are not under maintenance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from ..coded_text import CodedText, TextTemplate
 
-# Designated agents of a request that may run on no agent; agent ids are never empty.
+# Designated agents of a request that may run on no agent: no agent has an empty id.
 NO_AGENTS = ("",)
 
 
@@ -29,7 +29,8 @@ class MaintenanceWindow:
     def withholds(self, now: datetime, max_run_seconds: int | None) -> bool:
         """Return whether a session with this maximum run time may not start now.
 
-        None: no maximum. Such a session starts before the period, even with ``looks_ahead``.
+        None: no maximum. A session without a maximum may start before the period, even with
+        ``looks_ahead``.
         """
         if self.ends_at is not None and now >= self.ends_at:
             return False
@@ -43,7 +44,7 @@ class MaintenanceWindow:
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """The agents on which a session may start now, and why not on the others."""
+    """The agents on which a session may start now, and why the others are excluded."""
 
     agents: tuple[str, ...]
     text: CodedText
@@ -57,8 +58,8 @@ def restriction(
 ) -> Restriction | None:
     """Return the restriction of a session by maintenance, or None.
 
-    ``agents`` are those of the resource group. The text is about the period that withholds the most
-    agents.
+    ``agents`` are the agents of the resource group. The text describes the period that withholds
+    the most agents.
     """
     largest: tuple[int, MaintenanceWindow] | None = None
     allowed = set(agents)

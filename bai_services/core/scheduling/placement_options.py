@@ -1,6 +1,7 @@
 """Values of the placement options of sessions and resource groups.
 
-The module is outside of the package `placement`, whose import loads the compiled code.
+The module is outside of the package `placement`, because importing that package loads compiled
+code.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Policy(StrEnum):
 
 
 class Strategy(StrEnum):
-    """How to divide a share larger than one device: in equal parts, or filling device by device."""
+    """How to divide a share larger than one device: into equal parts, or device by device."""
 
     EVENLY = "EVENLY"
     FILL = "FILL"

@@ -1,7 +1,7 @@
-"""Number of replicas that an endpoint needs, from recent samples of its load.
+"""Compute the number of replicas of an endpoint from recent samples of its load.
 
-The formula is that of Knative: the mean load over a stable window, divided by the load that one
-replica should have. A short panic window reacts to bursts. All functions are pure.
+The formula comes from Knative: the mean load over a stable window, divided by the target load of
+one replica. A short panic window reacts to bursts. All functions are pure.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from bai_services.core.sessions.schedules.rules import WEEKDAYS, parse_rule
 from bai_services.core.usage.periods import zone_of
 from bai_services.core.wall_clock import instant_of
 
-# A burst: the panic window needs at least this multiple of the ready replicas.
+# Burst: the panic window needs at least this multiple of the ready replicas.
 PANIC_FACTOR = 2
 # Without a sample for this time, the load is unknown. Gateways report at least every 10 s.
 SAMPLE_SECONDS = 30
 UNKNOWN = TextTemplate.SCALING_UNKNOWN.text()
-# Values that differ only by rounding errors need the same number of replicas.
+# Tolerance for rounding errors: nearly equal loads need the same number of replicas.
 _ROUNDING = 1e-9
 
 
 @unique
 class Measure(StrEnum):
-    """Measure of the load of an endpoint.
+    """How the load of an endpoint is measured.
 
-    ``requests``: requests in flight and queued, in all gateways. ``cpu``: used share of the
-    requested CPU cores, in percent. ``metric-total``, ``metric-mean``: a metric of the runtime; the
-    target of one replica is a part of the sum, such as tokens/s, or the mean over the replicas,
-    such as the use of the KV cache. ``query``: result of a Prometheus query for all replicas.
+    ``requests``: requests in flight and queued, in all gateways. ``cpu``: used percentage of the
+    requested CPU cores. ``metric-total``: sum of a runtime metric over the replicas, such as
+    tokens/s. ``metric-mean``: its mean, such as the use of the KV cache. ``query``: result of a
+    Prometheus query for all replicas.
     """
 
     REQUESTS = "requests"
@@ -48,14 +48,14 @@ class Measure(StrEnum):
     QUERY = "query"
 
 
-# Their values come from replicas, so that the load is unknown while there is none.
+# Measures with values from replicas: without a replica, the load is unknown.
 MEASURED_IN_REPLICAS = (Measure.CPU, Measure.METRIC_TOTAL, Measure.METRIC_MEAN)
 MAX_PERIODS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledBounds:
-    """Bounds that apply at these times instead of those of the rule."""
+    """Bounds that replace the bounds of the rule at certain times."""
 
     days: frozenset[int]  # 0 is Monday; the days on which the period starts
     starts: time  # in `zone`
@@ -73,7 +73,7 @@ class ScheduledBounds:
                 continue
             last = day if self.ends > self.starts else day + timedelta(days=1)
             begin = instant_of(datetime.combine(day, self.starts), zone)
-            # The second of two such instants, so that no hour is missing when clocks are set back.
+            # The later of two such instants, so that no hour is missing when clocks are set back.
             end = instant_of(datetime.combine(last, self.ends), zone, fold=1)
             if begin <= now < end:
                 return True
@@ -91,7 +91,7 @@ class ScheduledBounds:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ScheduledBounds:
-        """Return the period from the values that ``as_json`` returned.
+        """Return the period from the values of ``as_json``.
 
         Raises
         ------
@@ -127,7 +127,7 @@ class ScalingRule:
     metric: str = ""  # name of the metric, or its meaning in the runtime variant
     query: str = ""  # PromQL
     target: float = 10.0  # load of one replica
-    utilization: float = 0.7  # share of the target that is used, so that bursts find room
+    utilization: float = 0.7  # planned share of the target; the rest is a reserve for bursts
     stable_seconds: int = 60
     panic_seconds: int = 6
     idle_seconds: int = 300  # time without load before the last replica ends
@@ -139,11 +139,11 @@ class ScalingRule:
 
     @property
     def window_seconds(self) -> int:
-        """Return for how long samples must be kept."""
+        """Return how long samples must be kept, in seconds."""
         return max(self.stable_seconds, self.idle_seconds) + SAMPLE_SECONDS
 
     def at(self, now: float) -> ScalingRule:
-        """Return the rule with the bounds of the first period of the schedule with ``now``."""
+        """Return the rule with the bounds of the first scheduled period that contains ``now``."""
         instant = datetime.fromtimestamp(now, UTC)
         for bounds in self.schedule:
             if bounds.contains(instant):
@@ -154,7 +154,7 @@ class ScalingRule:
 
 
 def defaults_of(measure: Measure) -> dict[str, Any]:
-    """Return the default values of a rule that depend on what it measures."""
+    """Return the default values of a rule that depend on its measure."""
     if measure is Measure.REQUESTS:
         return {}
     defaults = {"measure": measure, "utilization": 1.0}
@@ -167,8 +167,7 @@ def rule_as_json(rule: ScalingRule) -> dict[str, Any]:
 
 
 def rule_from_json(values: Mapping[str, Any]) -> ScalingRule:
-    """Return the rule from the values that ``rule_as_json`` returned; missing ones have their
-    defaults.
+    """Return the rule from the values of ``rule_as_json``; missing values have their defaults.
 
     Raises
     ------
@@ -183,12 +182,12 @@ def rule_from_json(values: Mapping[str, Any]) -> ScalingRule:
 
 
 def check_rule(rule: ScalingRule, field: str) -> None:
-    """Check that the values of a rule fit together; ``field`` is that of errors.
+    """Check that the values of a rule are consistent; ``field`` is the field name in errors.
 
     Raises
     ------
     InvalidRequest
-        If they do not.
+        If two values contradict each other, or a required value is missing.
     """
     own = (rule.min_replicas, rule.max_replicas)
     for low, high in (own, *((each.min_replicas, each.max_replicas) for each in rule.schedule)):
@@ -236,10 +235,10 @@ def desired_replicas(
 ) -> ScalingDecision:
     """Return the number of replicas that the load needs, within the bounds of the rule.
 
-    ``samples`` are in order of time and reach back ``rule.window_seconds``, or to the first one.
+    ``samples`` are in order of time and cover at least ``rule.window_seconds``, if available.
     ``ready`` is the number of replicas that serve requests. ``wanted`` is the result of the
-    previous call, which also counts replicas that are starting; without it, ``ready`` is used.
-    ``unknown`` is the reason if there is no recent sample; then ``wanted`` stays.
+    previous call, which also counts starting replicas; None: ``ready`` is used. ``unknown`` is the
+    reason if there is no recent sample; the result is then ``wanted``.
     """
     rule = rule.at(now)
     before = ready if wanted is None else wanted
@@ -253,7 +252,7 @@ def desired_replicas(
     if before > 0 and stable == 0:
         return _clamped(rule, *_quiet(rule, known, before, now))
     if before == 0 and known[-1].load > 0:
-        # The first request waits, so the window need not fill.
+        # The first request is waiting, so do not wait until the window is full.
         panic, panic_load = max(panic, 1), max(panic_load, known[-1].load)
     if panic >= PANIC_FACTOR * max(ready, 1) or (before == 0 and panic > 0):
         return _clamped(
@@ -261,8 +260,8 @@ def desired_replicas(
         )
     if stable >= before:
         return _clamped(rule, stable, _reason(TextTemplate.SCALING_LOAD, stable_load))
-    # Replicas that a recent burst needed are kept: without this, they would end and start again
-    # while the mean of the stable window follows the burst.
+    # Keep replicas that a recent burst needed. Otherwise, they would end and start again while the
+    # mean of the stable window follows the burst.
     peak_load = _peak_load(rule, known, now)
     peak = min(before, _needed(rule, peak_load))
     if peak > stable:
@@ -271,9 +270,7 @@ def desired_replicas(
 
 
 def total_load(values: Sequence[float], ready: int) -> float | None:
-    """Return the load of ``ready`` replicas, of which some have reported ``values``; None if none
-    has.
-    """
+    """Extrapolate the load of ``ready`` replicas from reported ``values``; None if unknown."""
     return sum(values) / len(values) * ready if values and ready else None
 
 
@@ -283,7 +280,7 @@ def mean_load(samples: Sequence[LoadSample], start: float, end: float) -> float:
 
 
 class _LoadOverTime:
-    """Means over many windows of the same samples."""
+    """Computes means over many windows of the same samples."""
 
     def __init__(self, samples: Sequence[LoadSample]) -> None:
         self._times = [sample.at for sample in samples]
@@ -295,7 +292,7 @@ class _LoadOverTime:
         return (self._until(end) - self._until(start)) / (end - start)
 
     def _until(self, at: float) -> float:
-        """Return the sum of load times seconds from the first sample to ``at``."""
+        """Return the integral of the load over time from the first sample to ``at``."""
         index = bisect_right(self._times, at) - 1
         if index < 0:
             return 0.0
@@ -314,7 +311,7 @@ def _peak_load(rule: ScalingRule, samples: Sequence[LoadSample], now: float) -> 
     """
     first = now - rule.stable_seconds
     recent = [index for index, sample in enumerate(samples) if sample.at >= first]
-    # The sample before the window still holds at its start.
+    # The last sample before the window is in force at its start.
     inside = samples[max(0, (recent[0] if recent else len(samples)) - 1) :]
     ends = {now}
     for sample in inside:

@@ -1,4 +1,4 @@
-"""Which replica gets a request: weighted revisions, then least outstanding requests."""
+"""Load balancing: choose a revision by weight, then the replica with the fewest requests."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-# The replica of a prefix is not used while it has this many requests more than the least busy one.
+# The replica of a prefix is skipped if it has this many more requests than the least busy replica.
 PREFIX_EXCESS = 4
 
 
 class Candidate(Protocol):
-    """A replica that may get the request."""
+    """A replica to which a request can be sent."""
 
     @property
     def id(self) -> str: ...
@@ -25,8 +25,8 @@ CandidateT = TypeVar("CandidateT", bound=Candidate)
 class WeightedTurns:
     """Chooses among names by their weights, in a fixed sequence without long runs of one name.
 
-    After each choice, every name gets its weight added, and the chosen one loses the sum of the
-    weights. Over each period of that sum, the shares are exact.
+    At each choice, every name gains its weight as credit; the name with the most credit is chosen
+    and loses the sum of the weights. After as many choices as this sum, the shares are exact.
     """
 
     __slots__ = ("_credits",)
@@ -47,7 +47,7 @@ class WeightedTurns:
 
 
 def least_outstanding(candidates: Sequence[CandidateT], turn: int) -> CandidateT:
-    """Return a candidate with the fewest requests; ``turn`` rotates among equal ones."""
+    """Return a candidate with the fewest requests; ``turn`` rotates among equal candidates."""
     start = turn % len(candidates)
     best = candidates[start]
     fewest = best.outstanding
@@ -58,10 +58,10 @@ def least_outstanding(candidates: Sequence[CandidateT], turn: int) -> CandidateT
 
 
 def by_prefix(candidates: Sequence[CandidateT], prefix: bytes) -> CandidateT:
-    """Return the candidate that requests with this beginning go to, unless it is too busy.
+    """Return the candidate for requests with a prefix; if it is too busy, the least busy candidate.
 
-    Requests with the same beginning reuse the KV cache of one replica. Rendezvous hashing: a new
-    or lost replica moves only the prefixes that belong to it.
+    Requests with the same prefix reuse the KV cache of one replica. With rendezvous hashing, a new
+    or lost replica affects only its own prefixes.
     """
     chosen = max(candidates, key=lambda candidate: _score(candidate.id, prefix))
     least = min(candidate.outstanding for candidate in candidates)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import TooLarge
 
-# The oldest chats of a user beyond this number are deleted.
+# Maximum number of chats of a user; the oldest chats are deleted.
 MAX_CHATS_PER_USER = 100
 # A chat that has not changed for this time is deleted.
 CHATS_KEPT_FOR = timedelta(days=90)
@@ -21,7 +21,7 @@ UNTITLED = "Chat"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSummary:
-    """``size``: bytes of the cards as JSON."""
+    """A chat in a list; ``size``: bytes of the cards as JSON."""
 
     id: str
     created_at: datetime
@@ -34,7 +34,7 @@ class ChatSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat(ChatSummary):
-    """``cards`` are shown side by side; see ``ChatCard`` in ``api/serving/chat_bodies.py``."""
+    """A chat; its ``cards`` (see ``api/serving/chat_bodies.py``) are shown side by side."""
 
     cards: Sequence[Mapping[str, Any]]
 
@@ -45,7 +45,7 @@ def chat_size(cards: Sequence[Mapping[str, Any]]) -> int:
     Raises
     ------
     TooLarge
-        If there are more than ``MAX_CHAT_BYTES``.
+        If the cards have more than ``MAX_CHAT_BYTES``.
     """
     size = len(json.dumps(cards, ensure_ascii=False).encode("utf-8", "replace"))
     if size > MAX_CHAT_BYTES:
@@ -61,7 +61,7 @@ def message_count(cards: Iterable[Mapping[str, Any]]) -> int:
 
 
 def title_of(cards: Iterable[Mapping[str, Any]]) -> str:
-    """Return the first words that the user has written, as the title of a chat."""
+    """Return the title of a chat: the first words of the user's first message."""
     texts = (m["text"] for card in cards for m in card["messages"] if m["role"] == "user")
     words = " ".join(next(texts, "")[: 4 * MAX_TITLE].split())
     if len(words) > MAX_TITLE:

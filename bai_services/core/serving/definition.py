@@ -1,4 +1,4 @@
-"""Parser of ``model-definition.yaml``: how the server of a model is started and checked.
+"""Parser of ``model-definition.yaml``, which defines how a model server is started and checked.
 
 Every problem is reported with its line.
 """
@@ -26,8 +26,8 @@ MAX_BYTES = 64 * 1024
 MAX_NODES = 2000
 MAX_COMMAND_BYTES = 16 * 1024
 MAX_ACTIONS = 20
-# Ports of the session's own programs. On the last one, a replica forwards the gateway's requests: a
-# replica that forwards to itself would open connections without end.
+# Ports of the session's own programs. On the last port, a replica accepts the requests of gateways
+# and forwards them to the server: with this port, it would forward them to itself.
 RESERVED_PORTS = (2000, 2001, SERVER_PORT)
 MAX_PORT = 65535
 MAX_START_SECONDS = 86400.0
@@ -36,10 +36,10 @@ _COMMAND_ACTION = "run_command"
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """How a replica is checked; times are seconds.
+    """The health check of replicas; times are in seconds.
 
-    ``start_seconds``: how long a new replica may take until its first successful check.
-    ``max_failures``: failed checks in a row after which a replica is replaced.
+    ``start_seconds``: time limit for the first successful check of a new replica. ``max_failures``:
+    number of consecutive failed checks after which a replica is replaced.
     """
 
     path: str = "/health"
@@ -69,7 +69,7 @@ class ModelDefinition:
 def parse_definition(text: str) -> ModelDefinition:
     """Parse a model definition.
 
-    The time grows with the size of the text, so call it outside the event loop.
+    The run time grows with the size of the text, so call this function outside the event loop.
 
     Raises
     ------
@@ -99,9 +99,7 @@ def _metadata(loader: BoundedLoader, node: yaml.Node | None) -> Mapping[str, Any
 
 
 def _plain(value: object) -> Any:
-    """Return a value as JSON can represent it, with times as texts; raise ``ValueError`` if it
-    cannot.
-    """
+    """Convert a value to JSON types, with times as texts; raise ``ValueError`` if impossible."""
     if isinstance(value, dict):
         return {_key(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list):

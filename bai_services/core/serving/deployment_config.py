@@ -1,6 +1,6 @@
 """Parser of ``deployment-config.yaml``: image, resources and variables of the replicas.
 
-Values in the section of a runtime variant take precedence over those for all variants:
+Values in the section of a runtime variant take precedence over values for all variants:
 
 environment: {image: "cr.example.com/python:3.12"}
 resource_slots: {cpu: 4, mem: 8g}
@@ -26,7 +26,7 @@ FILE_NAME = "deployment-config.yaml"
 MAX_NODES = 2000
 MAX_ENTRIES = 100
 _SECTIONS = ("environment", "resource_slots", "environ")
-# The architecture of an image is that of its agents.
+# The architecture is accepted, but the agents determine it.
 _ENVIRONMENT = ("image", "architecture")
 _NULL = "tag:yaml.org,2002:null"
 
@@ -36,7 +36,7 @@ _Pairs = dict[str, tuple[yaml.Node, yaml.Node]]
 def parse_deployment_config(text: str, variant: str) -> dict[str, Any]:
     """Return the fields of the replicas' sessions that the file sets for a runtime variant.
 
-    The time grows with the size of the text, so call it outside the event loop.
+    The run time grows with the size of the text, so call this function outside the event loop.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def parse_deployment_config(text: str, variant: str) -> dict[str, Any]:
     special: _Pairs = {}
     for name in VARIANTS:
         if name in general:
-            # Also the sections of other variants must be valid.
+            # The sections of other variants must also be valid.
             found = _pairs(general.pop(name)[1], name, _SECTIONS)
             _fields(found)
             special = found if name == variant else special
@@ -102,7 +102,7 @@ def _texts(node: yaml.Node, name: str, known: tuple[str, ...]) -> dict[str, str]
 
 
 def _pairs(node: yaml.Node, name: str, known: tuple[str, ...]) -> _Pairs:
-    """Return the keys and values of a mapping; ``known`` are the permitted keys, () for any."""
+    """Return the keys and values of a mapping; ``known`` are the permitted keys, () permits all."""
     if node.tag == _NULL:
         return {}
     if not isinstance(node, yaml.MappingNode):

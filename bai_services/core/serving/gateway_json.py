@@ -1,4 +1,4 @@
-"""Routing table of gateways as JSON, and back."""
+"""Conversion of the routing table of gateways to JSON and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def table_as_json(table: RoutingTable) -> dict[str, Any]:
 
 
 def table_from_json(document: Mapping[str, Any]) -> RoutingTable:
-    """Return the table of a JSON object that ``table_as_json`` returned; other fields are ignored.
+    """Return the table from a JSON object of ``table_as_json``; ignore unknown fields.
 
     Raises
     ------

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Protocol(StrEnum):
-    """Protocol of the server of a replica. ``grpc``: gRPC over HTTP/2 without TLS."""
+    """Protocol of a replica's server. ``grpc``: gRPC over HTTP/2 without TLS."""
 
     HTTP = "http"
     GRPC = "grpc"
@@ -19,10 +19,10 @@ class ReplicaRoute:
     id: str  # id of the session
     revision_id: str
     url: str  # http://host:port, reachable from the gateway
-    # Sent to the replica in the header `Authorization: token SECRET`; "" if it needs none.
+    # Sent to the replica in the header `Authorization: token SECRET`; "": no header.
     secret: str = field(repr=False)
-    is_draining: bool  # gets no new request; reported when its last one has ended
-    # The health check of its revision: path, and expected status; "": that of the endpoint.
+    is_draining: bool  # gets no new requests; reported when its last request has ended
+    # The health check of the revision: path and expected status; "": the path of the endpoint.
     health_path: str = ""
     health_status: int = 0  # 0: any below 400
     protocol: Protocol = Protocol.HTTP
@@ -50,13 +50,13 @@ class EndpointRoute:
     tokens: tuple[TokenRoute, ...]
     health_path: str
     max_queue: int  # requests that wait for a replica, in each gateway
-    queue_seconds: int  # how long they wait (scale from zero), then 503 with Retry-After
+    queue_seconds: int  # maximum wait (scale from zero), then 503 with Retry-After
     max_concurrent_per_replica: int
     request_seconds: int  # limit for the time to the first byte and between two chunks
     max_body_bytes: int
-    # Requests whose prompts begin with the same characters go to the same replica; 0: not so.
+    # Requests with the same first characters of the prompt go to one replica; 0: disabled.
     prefix_characters: int = 0
-    # Protocol of the active revision: an endpoint without a replica has one, too.
+    # Protocol of the active revision, also while the endpoint has no replica.
     protocol: Protocol = Protocol.HTTP
 
 

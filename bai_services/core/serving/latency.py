@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-# Gateways have fewer classes; others are ignored.
+# Gateways have fewer classes; further classes are ignored.
 MAX_CLASSES = 50
 _ROUNDING = 1e-9
 
 
 def merged(stored: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
-    """Return the sums of two histograms; bounds that are not numbers are omitted."""
+    """Return the sum of two histograms; bounds that are not numbers are omitted."""
     total = {key: count for key, count in stored.items() if _bound(key) is not None}
     for key, count in new.items():
         if _bound(key) is not None and (key in total or len(total) < MAX_CLASSES):
@@ -20,9 +20,9 @@ def merged(stored: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
 
 
 def quantile(histogram: Mapping[str, int], share: float) -> float | None:
-    """Return the latency that the given share of the requests does not exceed; None without any.
+    """Return the latency quantile for a share of the requests; None without requests.
 
-    Within a class, requests are assumed to be spread evenly, as Prometheus does.
+    Requests are assumed to be spread evenly within a class, as in Prometheus.
     """
     classes = sorted(
         (bound, count)

@@ -7,9 +7,9 @@ from itertools import groupby, pairwise
 
 from .autoscaling import SAMPLE_SECONDS, LoadSample, ScalingRule
 
-# Samples of a shorter time are merged.
+# Samples within this time are merged.
 MERGED_SECONDS = 0.5
-# Older samples matter only for the idle period, so at most two per minute are kept.
+# Samples older than this matter only for the idle period, so at most two per minute are kept.
 EXACT_SECONDS = 600
 _MINUTE = 60
 
@@ -17,9 +17,8 @@ _MINUTE = 60
 class LoadHistory:
     """Recent samples of the load of an endpoint.
 
-    At the start and after a gap, the load of the stable window is assumed to be the one that
-    ``wanted`` replicas need. So a manager that takes over does not change the
-    number of replicas immediately.
+    At the start and after a gap, the stable window is filled with the target load of ``wanted``
+    replicas, so that a manager that takes over does not change the number of replicas immediately.
     """
 
     def __init__(self) -> None:
@@ -30,7 +29,7 @@ class LoadHistory:
         return self._samples
 
     def add(self, rule: ScalingRule, now: float, load: float, wanted: int) -> None:
-        """Add the load at ``now``, and drop samples that the rule does not need any more."""
+        """Add the load at ``now``, and drop samples that the rule no longer needs."""
         last = self._samples[-1] if self._samples else None
         if last is None or not last.at <= now <= last.at + SAMPLE_SECONDS:
             start = LoadSample(now - rule.stable_seconds, wanted * rule.load_per_replica)
@@ -39,7 +38,7 @@ class LoadHistory:
         if now - last.at < MERGED_SECONDS:
             self._samples[-1] = LoadSample(last.at, max(last.load, load))
         elif load == last.load and len(self._samples) > 1 and self._samples[-2].load == load:
-            # Only the first and the last sample of equal ones are kept.
+            # Of consecutive equal samples, only the first and the last are kept.
             self._samples[-1] = LoadSample(now, load)
         else:
             self._samples.append(LoadSample(now, load))
@@ -53,7 +52,7 @@ class LoadHistory:
             self._samples[0] = LoadSample(start, self._samples[0].load)
 
     def _drop_before(self, start: float) -> None:
-        """Drop samples before ``start``, except the last one of them, which holds at ``start``."""
+        """Drop samples before ``start``, except the last one, which is in force at ``start``."""
         dropped = sum(1 for _, following in pairwise(self._samples) if following.at <= start)
         del self._samples[:dropped]
 
@@ -64,8 +63,8 @@ class LoadHistory:
 
 
 def _per_minute(samples: Iterable[LoadSample]) -> list[LoadSample]:
-    """Return at most two samples for each minute: the largest load from its first sample on, and
-    the last sample, which may hold for a long time.
+    """Return at most two samples for each minute: the largest load at the time of the first sample,
+    and the last sample, which may be in force for a long time.
     """
     kept: list[LoadSample] = []
     for _, group in groupby(samples, key=lambda sample: sample.at // _MINUTE):

@@ -9,7 +9,7 @@ from ..errors import InvalidRequest
 from ..user_input import shown
 
 MAX_NAME = 48
-# A label of a host name, because an endpoint may have its own host name.
+# The name is also a DNS label, because an endpoint may have its own host name.
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
 
 
@@ -36,7 +36,7 @@ def check_endpoint_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EndpointAddresses:
-    """Addresses of endpoints. ``domain``: of their own host names, "" if they have none."""
+    """Addresses of endpoints; ``domain``: parent domain of their host names, "": no host names."""
 
     prefix: str
     domain: str = ""

@@ -1,4 +1,4 @@
-"""Problems of replicas as shown to users who may not read the messages in them."""
+"""Problems of replicas as shown to users who may not read the contained messages."""
 
 from __future__ import annotations
 

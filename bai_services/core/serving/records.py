@@ -8,25 +8,25 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-# Revisions beyond this number are deleted, except those in use.
+# Maximum number of stored revisions; the oldest are deleted, except revisions in use.
 REVISIONS_KEPT = 10
-# Ended replicas are shown for this time, and at most this number per endpoint.
+# Ended replicas are shown for this time, up to this number per endpoint.
 ENDED_REPLICAS_KEPT_FOR = timedelta(days=7)
 ENDED_REPLICAS_KEPT = 50
-# The last changes of the phase that are kept per replica.
+# Number of latest phase changes that are kept per replica.
 REPLICA_CHANGES_KEPT = 50
-# Changes by a scaling rule that are kept per endpoint.
+# Number of latest changes by a scaling rule that are kept per endpoint.
 SCALINGS_KEPT = 50
-# Samples of the load of endpoints with a scaling rule.
+# Interval and retention of load samples, for endpoints with a scaling rule.
 LOAD_INTERVAL_SECONDS = 15
 LOADS_KEPT_FOR = timedelta(hours=1)
 MAX_LIVE_TRIALS = 3
-# Ended trials are shown for this time; at most this number per user.
+# Ended trials are shown for this time, up to this number per user.
 TRIALS_KEPT_FOR = timedelta(days=7)
 TRIALS_KEPT = 20
 EXPIRED_TOKENS_KEPT_FOR = timedelta(days=30)
 MAX_TOKENS = 100
-# Maximum unexpired chat-page tokens of one user for one endpoint.
+# Maximum number of unexpired chat-page tokens of a user for an endpoint.
 MAX_CHAT_TOKENS = 20
 # Gateways may report the usage of a token of the chat page after it has expired.
 EXPIRED_CHAT_TOKENS_KEPT_FOR = timedelta(hours=1)
@@ -45,8 +45,9 @@ DEFAULT_MAX_BODY_BYTES = 128 * 2**20
 
 
 class EndpointStatus(StrEnum):
-    """``deploying``: a new revision replaces the former one. ``scaling``: replicas start or end.
-    ``failed``: its only revision was given up. ``stopping``: it is being deleted.
+    """Status of an endpoint. ``deploying``: a new revision replaces the former revision.
+    ``scaling``: replicas start or end. ``failed``: the only revision was given up. ``stopping``:
+    the endpoint is being deleted.
     """
 
     READY = "ready"
@@ -59,9 +60,10 @@ class EndpointStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """``problem``: the last problem of the target revision, "" if there is none.
+    """An endpoint. ``problem``: the last problem of the target revision, "" without a problem.
     ``ready_replicas``, ``starting_replicas``: totals of all revisions. ``scaling``: the rule that
-    sets ``replicas``, None for a fixed number; ``scaling_reason`` is why it has set this number.
+    sets ``replicas``, None for a fixed number; ``scaling_reason``: why the rule has set this
+    number.
     """
 
     id: str
@@ -102,9 +104,9 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """If the caller may not read the environment and the command, ``settings`` lacks them, and
-    ``hidden_fields`` names them. ``requests``, ``errors``: during its last rollout. ``p99_ms``: the
-    99th percentile of the latency of these requests, None if unknown.
+    """A revision. ``settings`` lacks the fields that the caller may not read (environment,
+    command); ``hidden_fields`` names them. ``requests``, ``errors``: counts during the last
+    rollout. ``p99_ms``: 99th percentile of the latency of these requests, None if unknown.
     """
 
     id: str
@@ -122,8 +124,8 @@ class Revision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """``session_status`` is None if the session does not exist (yet). ``reason`` of a starting
-    replica: why its session is pending, or the replica must pass its health check again.
+    """A replica. ``session_status`` is None if the session does not exist (yet). ``reason`` of a
+    starting replica: why the session is pending, or why the health check must pass again.
     """
 
     id: str
@@ -139,7 +141,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaChange:
-    """A phase that a replica has had since ``at``."""
+    """A change of the phase of a replica at ``at``."""
 
     id: int
     at: datetime
@@ -162,8 +164,8 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPoint:
-    """A sample of an endpoint with a scaling rule. ``load``: of all replicas together, None if
-    unknown. ``replicas``: the desired number. ``ready``: the number of ready replicas.
+    """A load sample of an endpoint with a scaling rule. ``load``: total of all replicas, None if
+    unknown. ``replicas``: desired number of replicas. ``ready``: number of ready replicas.
     """
 
     at: datetime
@@ -174,7 +176,7 @@ class LoadPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadHistory:
-    """``load_per_replica``: the target load of one replica, None without a rule."""
+    """The load over time; ``load_per_replica``: target load of one replica, None without a rule."""
 
     interval_seconds: int
     load_per_replica: float | None
@@ -185,8 +187,8 @@ class LoadHistory:
 class Trial:
     """A trial replica of a definition, to which no gateway forwards requests.
 
-    ``state``: a message about its progress or result. ``is_healthy``: None until it has ended.
-    ``log``: the last lines of its output, after its end. ``session``: its session.
+    ``state``: a message about the progress or result. ``is_healthy``: None until the trial has
+    ended. ``log``: last lines of the output, after the end. ``session``: the trial's session.
     """
 
     id: str

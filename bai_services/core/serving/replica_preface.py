@@ -1,20 +1,21 @@
-"""First bytes of a connection for gRPC to a replica: a PROXY protocol header with the secret.
+"""First bytes of a gRPC connection to a replica: a PROXY protocol header with the secret.
 
-HAProxy writes this header itself (version 2, with the secret as the unique id), and forwards the
-bytes of HTTP/2 after it. So a replica checks a connection without parsing HTTP/2.
+HAProxy writes this header (version 2, with the secret as the unique id) and then forwards the
+HTTP/2 bytes, so that a replica checks a connection without parsing HTTP/2.
 """
 
 from __future__ import annotations
 
 _SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
-# The replica reads up to the end of a head of HTTP/1.1: these four bytes of the signature.
+# First four bytes of the signature. The replica reads up to these bytes, because they also end an
+# HTTP/1.1 head.
 START = _SIGNATURE[:4]
-# The rest of the signature, version and command, address family, and length of what follows.
+# Length of: rest of the signature, version and command, address family, length of the remainder.
 REST_BYTES = 12
 MAX_BYTES = 1024
 _VERSION_2_LOCAL = 0x20
 _UNIQUE_ID = 0x05
-# Length of both addresses and ports, by address family: unknown, IPv4, IPv6, Unix.
+# Total length of addresses and ports, by address family: unknown, IPv4, IPv6, Unix.
 _ADDRESS_BYTES = {0: 0, 1: 12, 2: 36, 3: 216}
 
 
@@ -26,12 +27,12 @@ def preface(secret: str) -> bytes:
 
 
 def length_after(rest: bytes) -> int:
-    """Return how many bytes follow the first 16, given those after `START`.
+    """Return the number of bytes after the first 16; ``rest`` are the 12 bytes after `START`.
 
     Raises
     ------
     ValueError
-        If they are not those of a header of version 2, or the header is too long.
+        If ``rest`` does not belong to a header of version 2, or the header is too long.
     """
     length = int.from_bytes(rest[10:12], "big")
     if len(rest) != REST_BYTES or rest[:8] != _SIGNATURE[4:] or rest[8] >> 4 != 2:
@@ -42,7 +43,7 @@ def length_after(rest: bytes) -> int:
 
 
 def secret_of(rest: bytes, more: bytes) -> bytes:
-    """Return the secret of a header; b"" if it has none. ``more``: the bytes after the first 16."""
+    """Return the secret in a header, or b""; ``more``: the bytes after the first 16."""
     position = _ADDRESS_BYTES.get(rest[9] >> 4, len(more))
     while position + 3 <= len(more):
         kind, length = more[position], int.from_bytes(more[position + 1 : position + 3], "big")

@@ -1,7 +1,7 @@
-"""Which replicas of an endpoint to create and end next: rolling update, blue-green and canary.
+"""Rollouts of endpoints (rolling update, blue-green, canary): which replicas to create and end.
 
-``plan`` is a pure function of the stored state. It is repeated until the state is the desired one,
-so it may be interrupted at any point.
+``plan`` is a pure function of the stored state. It is repeated until the desired state is reached,
+so a rollout may be interrupted at any point.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Strategy(StrEnum):
 
 
 class Phase(StrEnum):
-    """``starting``: the session waits, starts, or does not pass its health check yet. ``ready``: it
-    receives requests. ``draining``: it finishes its requests. ``stopping``: its session is being
-    stopped. ``ended``: its session has ended.
+    """Phase of a replica. ``starting``: the session waits or starts, or the health check does not
+    pass yet. ``ready``: the replica receives requests. ``draining``: it finishes its requests.
+    ``stopping``: its session is being stopped. ``ended``: its session has ended.
     """
 
     STARTING = "starting"
@@ -37,8 +37,9 @@ LIVE_PHASES = (Phase.STARTING, Phase.READY)
 
 
 class Outcome(StrEnum):
-    """``completed``: only the new revision serves. ``rolled-back``: the new revision was given up,
-    the former one serves. ``failed``: it was given up, and there is no former one.
+    """Outcome of a rollout. ``completed``: only the new revision serves. ``rolled-back``: the new
+    revision was given up, and the former revision serves. ``failed``: the new revision was given
+    up, and there is no former revision.
     """
 
     COMPLETED = "completed"
@@ -48,16 +49,15 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RolloutRules:
-    """How a new revision replaces the former one.
+    """How a new revision replaces the former revision.
 
     ``max_surge``, ``max_unavailable``: only for rolling updates. ``canary_percent``: only for
-    canaries. ``is_automatic``: without it, blue-green and canary rollouts wait for a promotion.
-    ``max_failures``: failed replicas of the new revision after which it is given up.
-    ``max_error_percent``: share of failed requests of the new revision above which it is given up;
-    None: not checked. ``max_p99_ms``: the same for the 99th percentile of its latency.
-    ``min_requests``: number of requests that these checks need, and after which an automatic canary
-    with such a check is promoted. ``min_seconds``: minimum time for which an automatic canary is
-    observed, from its first request.
+    canaries. ``is_automatic``: if false, blue-green and canary rollouts wait for a promotion. A new
+    revision is given up after ``max_failures`` failed replicas, if more than ``max_error_percent``
+    of its requests fail, or if the 99th percentile of its latency exceeds ``max_p99_ms``; None: not
+    checked. ``min_requests``: minimum number of requests for these checks; an automatic canary with
+    such a check also needs them for its promotion. ``min_seconds``: minimum time for which an
+    automatic canary is observed, from its first request.
     """
 
     strategy: Strategy = Strategy.ROLLING
@@ -74,8 +74,8 @@ class RolloutRules:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """``agent_kernels``: number of kernels on its agent; 0 if it has no agent, or if the endpoint
-    does not have too many replicas.
+    """A replica. ``agent_kernels``: number of kernels on its agent; 0 without an agent, and while
+    the endpoint does not have too many replicas.
     """
 
     id: str
@@ -88,13 +88,14 @@ class ReplicaState:
 class Situation:
     """The state of an endpoint.
 
-    ``active``: the revision that served before the rollout, None before the first one. ``target``:
-    the desired revision; without a rollout in progress it is ``active``. ``replicas`` are in order
-    of creation. ``failures``: failed replicas of the target since the rollout began. ``requests``,
-    ``errors``: its requests since then. ``p99_ms``: the 99th percentile of their latency (None:
-    unknown). ``observed_seconds``: time since the first of them. ``is_stopped``: the endpoint is
-    paused or being deleted, so it has no replicas. ``may_create``: false during the pause after
-    failures. ``may_restore``: the same for replicas of ``active`` during a rollout.
+    ``active``: the revision that served before the rollout, None before the first rollout.
+    ``target``: the desired revision; without a rollout in progress, it equals ``active``.
+    ``replicas`` are in order of creation. The next fields refer to the target since the rollout
+    began. ``failures``: failed replicas. ``requests``, ``errors``: requests and failed requests.
+    ``p99_ms``: 99th percentile of the latency (None: unknown). ``observed_seconds``: time since the
+    first request. ``is_stopped``: the endpoint is paused or being deleted, so it has no replicas.
+    ``may_create``: false during the pause after failures. ``may_restore``: the same for replicas of
+    ``active`` during a rollout.
     """
 
     desired: int
@@ -115,8 +116,9 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``create``: number of new replicas by revision. ``end``: replicas to stop now; they have no
-    requests. ``drain``: replicas that get no further requests. ``weights``: shares of new requests.
+    """The next steps. ``create``: number of new replicas by revision. ``end``: replicas without
+    requests, to stop now. ``drain``: replicas that get no further requests. ``weights``: shares of
+    new requests.
     """
 
     create: Mapping[str, int] = field(default_factory=dict)
@@ -147,8 +149,8 @@ def plan(now: Situation) -> Plan:
 def _steady(now: Situation) -> Plan:
     """Keep ``desired`` replicas of the target, and none of other revisions.
 
-    Ready replicas of other revisions, for example of one that was given up, remain until the target
-    has enough ready ones.
+    Ready replicas of other revisions, for example of a revision that was given up, remain until the
+    target has enough ready replicas.
     """
     target = _live(now, now.target)
     others = [each for each in _live(now) if each.revision_id != now.target]
@@ -163,14 +165,15 @@ def _steady(now: Situation) -> Plan:
 def _roll(now: Situation) -> Plan:
     """Replace replicas a few at a time.
 
-    There are never more than ``desired + max_surge`` live replicas because of this plan, and it
-    never leaves fewer than ``desired - max_unavailable`` ready ones if there were enough.
+    The plan never creates more than ``desired + max_surge`` live replicas. It never removes ready
+    replicas below ``desired - max_unavailable``.
     """
     rules, new, ready = now.rules, _live(now, now.target), _ready(now)
     old = [each for each in _live(now) if each.revision_id != now.target]
     removed = _spare(old, len(ready) - max(0, now.desired - rules.max_unavailable))
     removed += _surplus(new, now.desired)
-    # The place of a removed replica is used only in the next step, when it gets no more requests.
+    # The place of a removed replica is used only in the next step, when the replica gets no
+    # requests.
     places = now.desired + rules.max_surge - len(new) - len(old)
     is_complete = not old and len(_ready(now, now.target)) >= now.desired
     return replace(
@@ -184,8 +187,8 @@ def _roll(now: Situation) -> Plan:
 def _switch(now: Situation, active: str) -> Plan:
     """Start the new revision beside the former one, then switch all requests at once.
 
-    A canary that is not promoted gets its share of the requests and has as few replicas as this
-    share needs.
+    Before its promotion, a canary gets its share of the requests and only the replicas for this
+    share.
     """
     rules = now.rules
     is_canary = rules.strategy is Strategy.CANARY
@@ -215,14 +218,14 @@ def _switch(now: Situation, active: str) -> Plan:
 
 
 def canary_replicas(desired: int, rules: RolloutRules) -> int:
-    """Return how many replicas a revision has before its promotion."""
+    """Return the number of replicas of a new revision before its promotion."""
     if rules.strategy is not Strategy.CANARY:
         return desired
     return max(1, -(-desired * rules.canary_percent // ALL_REQUESTS))
 
 
 def is_out_of_bounds(now: Situation) -> bool:
-    """Return whether the target must be given up: never if there is no revision to return to."""
+    """Return whether the target must be given up; False if there is no former revision."""
     return now.active is not None and (_has_too_many_errors(now) or is_too_slow(now))
 
 
@@ -265,8 +268,8 @@ def _ready(now: Situation, revision: str | None = None) -> list[ReplicaState]:
 
 
 def _surplus(live: Sequence[ReplicaState], wanted: int) -> list[ReplicaState]:
-    """Return the replicas beyond ``wanted``: first those that do not serve yet, then those on the
-    emptiest agents, so that agents become free for large sessions; of equal ones the newest.
+    """Return the replicas beyond ``wanted``: first replicas that do not serve yet, then replicas on
+    the emptiest agents, so that agents become free for large sessions, then the newest.
 
     ``live`` are in order of creation.
     """
@@ -277,14 +280,14 @@ def _surplus(live: Sequence[ReplicaState], wanted: int) -> list[ReplicaState]:
 
 
 def _spare(others: Sequence[ReplicaState], ready: int) -> list[ReplicaState]:
-    """Return the replicas that do not serve, and up to ``ready`` of those that serve."""
+    """Return all replicas that do not serve, and up to ``ready`` replicas that serve."""
     starting = [each for each in others if each.phase is Phase.STARTING]
     serving = [each for each in others if each.phase is Phase.READY]
     return [*starting, *serving[: max(0, ready)]]
 
 
 def _by_number(now: Situation, removed: Sequence[ReplicaState]) -> dict[str, int]:
-    """Return weights with which each replica gets the same share."""
+    """Return weights of revisions with which every replica gets the same share of the requests."""
     weights: dict[str, int] = {}
     for each in _ready(now):
         if each not in removed:

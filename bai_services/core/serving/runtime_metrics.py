@@ -1,4 +1,4 @@
-"""Values of a runtime's metrics, and of Prometheus queries."""
+"""Read values from a runtime's metrics and from results of Prometheus queries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAMPLE = re.compile(r"(?:\{.*\})?[ \t]+(\S+)(?:[ \t]+-?[0-9]+)?[ \t]*")
 
 
 def read_metric(page: str, name: str) -> float | None:
-    """Return the sum of the series of a metric in Prometheus's text format; None without one.
+    """Return the sum of a metric's series in Prometheus's text format; None without a series.
 
     Lines that are not valid, and values that are not finite or out of bounds, are ignored.
     """
@@ -37,21 +37,21 @@ def read_metric(page: str, name: str) -> float | None:
 
 
 def is_counter(name: str) -> bool:
-    """Return whether a metric counts since the start, so that its rate is the load."""
+    """Return whether a metric is a counter, so that its rate is the load."""
     return name.endswith(_COUNTER_SUFFIXES)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricReading:
-    """The metric of one replica at a time of the monotonic clock."""
+    """The metric of one replica at a time by the monotonic clock."""
 
     seconds: float
     value: float
 
     def load_since(self, name: str, before: MetricReading | None) -> float | None:
-        """Return the value, of a counter its rate since ``before``; None if it is unknown.
+        """Return the value, or for a counter the rate since ``before``; None if unknown.
 
-        A counter that decreased has restarted: its rate is unknown.
+        The rate of a counter that has decreased (after a restart) is unknown.
         """
         if not is_counter(name):
             return self.value
@@ -61,12 +61,12 @@ class MetricReading:
 
 
 def read_query_answer(content: bytes) -> float:
-    """Return the number in Prometheus's answer to an instant query.
+    """Return the number in the response of Prometheus to an instant query.
 
     Raises
     ------
     ValueError
-        If the answer is an error, or not exactly one number; the message is for users.
+        If the response is an error or not exactly one number. The message is for users.
     """
     try:
         answer = json.loads(content)

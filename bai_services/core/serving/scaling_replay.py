@@ -1,4 +1,4 @@
-"""Replays recorded arrivals against a simulated fleet of replicas."""
+"""Replay recorded arrivals against a simulated fleet of replicas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_ARRIVALS = 1_000_000
 MAX_SPAN_SECONDS = 7 * 86400
 MAX_REQUEST_SECONDS = 3600
 MAX_REPLICAS = 10_000
-# The replay ends with an error if the last request has not ended by then.
+# The replay fails if the last request has not ended this long after the last arrival.
 MAX_BACKLOG_SECONDS = 7200
 TICK_SECONDS = 2.0
 COLUMNS = ("at", "seconds")
@@ -45,7 +45,7 @@ class Fleet:
 @dataclass(frozen=True, slots=True)
 class ScalingReport:
     requests: int
-    cold_starts: int  # starts while there was no replica
+    cold_starts: int  # starts while the fleet had no replica
     starts: int
     max_replicas: int
     mean_wait_seconds: float
@@ -165,7 +165,7 @@ def _number(value: object, name: str, row: int, column: str) -> float:
 def replay_scaling(
     arrivals: Sequence[Arrival], rule: ScalingRule, fleet: Fleet
 ) -> dict[str, ScalingReport]:
-    """Return the results of the rule, of the rule without panic window, and of a fixed fleet.
+    """Return reports for the rule, for the rule without panic window, and for a fixed fleet.
 
     The fixed fleet has the largest number of replicas that the rule used.
     """
@@ -181,7 +181,7 @@ def replay_scaling(
 
 
 class _Simulation:
-    """Requests are served in the order of their arrival. The fleet starts with the minimum."""
+    """Simulated fleet, which starts with the minimum and serves requests in order of arrival."""
 
     def __init__(self, arrivals: Sequence[Arrival], rule: ScalingRule, fleet: Fleet) -> None:
         self._arrivals = arrivals
@@ -233,7 +233,7 @@ class _Simulation:
         return self._report()
 
     def _replicas(self) -> int:
-        """Return the replicas that exist: also those that start, or finish their requests."""
+        """Return the number of replicas, including replicas that start or finish their requests."""
         finishing = math.ceil(self._serving / self._fleet.concurrency)
         return max(self._ready, finishing) + len(self._starting)
 
@@ -246,7 +246,7 @@ class _Simulation:
 
     def _scale(self, now: float) -> None:
         self._samples.append(LoadSample(now, self._serving + len(self._queue)))
-        # One sample before the window still holds at its start.
+        # The last sample before the window is in force at its start.
         oldest = now - self._rule.window_seconds
         while len(self._samples) > 1 and self._samples[1].at < oldest:
             self._samples.popleft()
@@ -259,7 +259,7 @@ class _Simulation:
             ready_at = now + self._fleet.startup_seconds
             self._starting.extend([ready_at] * (self._wanted - existing))
         for _ in range(existing - self._wanted):
-            # Replicas that have not started yet go first.
+            # Replicas that have not started yet are removed first.
             if self._starting:
                 self._starting.pop()
             else:

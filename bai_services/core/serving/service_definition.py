@@ -1,4 +1,4 @@
-"""Parser of ``service-definition.toml``: image and resources of the replicas, for each variant.
+"""Parser of ``service-definition.toml``: image and resources of replicas for each variant.
 
 [vllm.environment]
 image = "cr.example.com/vllm:1"
@@ -23,10 +23,10 @@ from ..yaml_sections import MAX_TEXT
 FILE_NAME = "service-definition.toml"
 MAX_BYTES = 64 * 1024
 MAX_ENTRIES = 100
-# Of a line: tomllib needs a time that grows with the square of the parts of a key.
+# Limit per line: the run time of tomllib grows with the square of the parts of a key.
 MAX_DOTS = 200
 _SECTIONS = ("environment", "resource_slots", "environ")
-# The architecture of an image is that of its agents.
+# The architecture is accepted, but the agents determine it.
 _ENVIRONMENT = ("image", "architecture")
 _LINE = re.compile(r"\(at line (\d+)")
 
@@ -34,7 +34,7 @@ _LINE = re.compile(r"\(at line (\d+)")
 def parse_service_definition(text: str, variant: str) -> dict[str, Any]:
     """Return the fields of the replicas' sessions that the file sets for a runtime variant.
 
-    The time grows with the size of the text, so call it outside the event loop.
+    The run time grows with the size of the text, so call this function outside the event loop.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def parse_service_definition(text: str, variant: str) -> dict[str, Any]:
 
 
 class _Table:
-    """A table of the file whose values are texts or numbers."""
+    """A table of the file with texts or numbers as values."""
 
     def __init__(self, text: str, name: str) -> None:
         self._text = text
@@ -107,7 +107,7 @@ class _Table:
         is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
         try:
             found = str(value) if is_plain else ""
-        except ValueError:  # Python writes no number of more than 4300 digits
+        except ValueError:  # Python converts no number with more than 4300 digits to text
             is_plain = False
         if not is_plain or "\0" in found or len(found) > MAX_TEXT or len(key) > MAX_TEXT:
             raise _problem(
@@ -118,7 +118,7 @@ class _Table:
 
 
 def _line_of(text: str, section: str, key: str = "") -> int:
-    """Return the line of a table, or of a key in it; 1 if it is written in another way."""
+    """Return the line of a table or of a key in it; 1 if the line is not found."""
     line_of_section = 0
     for number, line in enumerate(text.splitlines(), 1):
         plain = line.strip().replace('"', "").replace("'", "")

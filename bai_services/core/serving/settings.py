@@ -1,4 +1,4 @@
-"""Settings of a revision: what its replicas run, and how it replaces the former revision."""
+"""Settings of a revision: program and session of its replicas, and rules of its rollout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .gateway_records import Protocol
 from .rollout import RolloutRules, Strategy
 from .variants import VARIANTS
 
-# Where a replica finds the model folder.
+# Mount path of the model folder in a replica.
 MODEL_MOUNT = "/home/work/model"
 MAX_REPLICAS = 100
 _MAX_PATH = 255
@@ -42,8 +42,8 @@ REQUEST_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevisionSettings:
-    """``model_path``: path of the model in the folder, "" for the folder itself. ``request``: the
-    other fields of the replicas' sessions, as in ``POST /sessions``.
+    """Settings of a revision. ``model_path``: path of the model in the folder, "" for the folder
+    itself. ``request``: other fields of the replicas' sessions, as in ``POST /sessions``.
     """
 
     variant: str
@@ -68,12 +68,12 @@ class RevisionSettings:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RevisionSettings:
-        """Return the settings from the values that ``as_json`` returned."""
+        """Return the settings from the values of ``as_json``."""
         return cls(
             **{
                 **values,
                 "health": HealthCheck(**values["health"]),
-                # Revisions that were created before gRPC have no protocol.
+                # Revisions from versions without gRPC have no protocol.
                 "protocol": Protocol(values.get("protocol", Protocol.HTTP)),
                 "rollout": RolloutRules(
                     **{**values["rollout"], "strategy": Strategy(values["rollout"]["strategy"])}
@@ -85,7 +85,7 @@ class RevisionSettings:
 def resolve_settings(
     given: Mapping[str, Any], definition: ModelDefinition | None = None
 ) -> RevisionSettings:
-    """Complete the settings of a new revision with those of its definition and its variant.
+    """Complete the settings of a new revision from its definition and its variant.
 
     ``given`` has fields of ``RevisionSettings``; ``health`` and ``rollout`` may be incomplete. A
     given field takes precedence over the definition, and the definition over the variant.
@@ -127,7 +127,7 @@ def resolve_settings(
 
 
 def with_defaults(request: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request with the defaults that it does not set; maps are joined."""
+    """Return a request with the defaults of missing fields; maps are merged."""
     joined = dict(request)
     for name, value in defaults.items():
         given = request.get(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-# Longer texts are not tokens, and are refused before they are hashed.
+# Longer texts are not tokens and are rejected without hashing.
 MAX_TOKEN_CHARACTERS = 256
 
 
@@ -15,14 +15,14 @@ def digest_of(token: str) -> str:
 
 @dataclass(slots=True)
 class RequestRate:
-    """Allows a number of requests per minute, of which all may come at once."""
+    """Limits the requests per minute; all requests of a minute may come in one burst."""
 
     per_minute: int
     _left: float = 0.0
     _at: float | None = None
 
     def take(self, now: float) -> float:
-        """Count a request; return 0, or the seconds until the next one if it is refused."""
+        """Count a request and return 0, or reject it and return the seconds to wait."""
         if self._at is None:
             self._left = float(self.per_minute)
         else:

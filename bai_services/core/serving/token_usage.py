@@ -1,6 +1,6 @@
-"""Input and output tokens of a response, from its JSON object ``usage``.
+"""Read the input and output tokens of a response from its JSON object ``usage``.
 
-The response of a model is hostile input: at most the last bytes are kept, and numbers are bounded.
+The response of a model is untrusted: only the last bytes are kept, and numbers are limited.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-# Bytes of the end of a response that are kept. OpenAI-compatible servers send `usage` last.
+# Number of bytes kept from the end of a response: OpenAI-compatible servers send `usage` last.
 KEPT_BYTES = 16 * 1024
 MAX_TOKENS = 10**9
 _FIELD = b'"usage"'
@@ -16,7 +16,7 @@ _NAMES = (("prompt_tokens", "completion_tokens"), ("input_tokens", "output_token
 
 
 class UsageReader:
-    """Keeps the end of a response; adding a piece takes constant time per byte."""
+    """Keeps the end of a response; the cost of adding a chunk is constant per byte."""
 
     __slots__ = ("_tail",)
 
@@ -26,17 +26,17 @@ class UsageReader:
     def add(self, piece: bytes) -> None:
         tail = self._tail
         tail += piece
-        # Twice the size, so that few pieces move the bytes.
+        # Allow twice the size, so that bytes are moved rarely.
         if len(tail) > 2 * KEPT_BYTES:
             del tail[:-KEPT_BYTES]
 
     def result(self) -> tuple[int, int]:
-        """Return input and output tokens; zeros if the response reports none."""
+        """Return input and output tokens; zeros if the response does not report them."""
         return tokens_in(bytes(self._tail[-KEPT_BYTES:]))
 
 
 def tokens_in(tail: bytes) -> tuple[int, int]:
-    """Return input and output tokens of the last object ``usage`` in the end of a response.
+    """Return input and output tokens of the last object ``usage`` in ``tail``.
 
     Quotation marks inside of JSON strings are escaped, so generated text is never read as a field.
     """

@@ -12,20 +12,20 @@ from .definition import HealthCheck
 
 # A trial fails if its session is pending for this time.
 MAX_PENDING_SECONDS = 600
-# The same from scheduling until the main process runs, which includes the pull of the image.
+# Time limit from scheduling until the main process runs, including the pull of the image.
 MAX_START_SECONDS = 1200
 MAX_END_SECONDS = 60
 MAX_LOG_LINES = 20
 MAX_LOG_CHARS = 4096
 # Exit codes by the convention of shells.
 _NOT_EXECUTABLE, _NOT_FOUND, _KILLED = 126, 127, 137
-# Parts of the messages of container engines when an image cannot be pulled.
+# Parts of messages of container engines about images that cannot be pulled.
 _PULL = ("pull", "manifest", "no such image", "not found: image")
 
 
 class Answer(StrEnum):
     """Result of a health check. ``refused``: no program listens on the port. ``unreachable``: the
-    replica itself cannot be reached. The last four are those of gRPC.
+    replica cannot be reached. The last four values are for gRPC.
     """
 
     STATUS = "status"
@@ -65,9 +65,9 @@ class Check:
 class Observation:
     """Observed state of the session and the server of a trial.
 
-    ``status``: of the session, None if it does not exist. ``message``, ``code``: reason of the
-    status as English text, and its code. ``seconds``: time in this status, or since the start of a
-    running session. ``check``: the last health check.
+    ``status``: status of the session, None if the session does not exist. ``message``, ``code``:
+    reason for the status as English text, and its code. ``seconds``: time in this status, or since
+    the start of a running session. ``check``: the last health check.
     """
 
     status: Status | None
@@ -81,7 +81,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``is_healthy``: None while the trial continues."""
+    """The state of a trial; ``is_healthy``: None while the trial continues."""
 
     text: CodedText
     is_healthy: bool | None = None
@@ -92,7 +92,7 @@ def explain(seen: Observation) -> Finding:
     if seen.status is None:
         return Finding(TextTemplate.TRIAL_LOST.text(), False)
     if seen.status is Status.TERMINATING and seen.seconds < MAX_END_SECONDS:
-        # Its exit code and its log are not known yet.
+        # The exit code and the log are not known yet.
         return Finding(TextTemplate.TRIAL_ENDING.text())
     if seen.status in (*ENDED, Status.TERMINATING, Status.SUSPENDED):
         return Finding(_end(seen), False)
@@ -149,7 +149,7 @@ def _unhealthy(seen: Observation) -> CodedText:
 
 
 def _end(seen: Observation) -> CodedText:
-    """Return why the session has ended before it was healthy."""
+    """Return why the session ended before it became healthy."""
     code = seen.exit_code
     if seen.code == TextTemplate.OUT_OF_MEMORY.code:
         return TextTemplate.TRIAL_OUT_OF_MEMORY.text()

@@ -1,25 +1,24 @@
-"""Runtime variants: programs that serve models, with their usual command, port and health path."""
+"""Runtime variants: programs that serve models, with default command, port and health path."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# The command of a replica finds these variables: the port on which it must listen, and the folder
-# of the model.
+# Variables for the command of a replica: the port on which to listen, and the path of the model.
 PORT_VARIABLE = "BAI_SERVICE_PORT"
 MODEL_VARIABLE = "BAI_MODEL_PATH"
-# Variants whose metrics have a port of their own find it here.
+# Variable with the port for metrics, for variants with a separate port.
 METRICS_PORT_VARIABLE = "BAI_METRICS_PORT"
 _METRICS_PORT = f'"${METRICS_PORT_VARIABLE}"'
 _PORT, _MODEL = f'"${PORT_VARIABLE}"', f'"${MODEL_VARIABLE}"'
-# Loading a large language model takes long.
+# Default for language models, which take long to load.
 _LLM_START_SECONDS = 1800
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of the command that a form offers; ``kind``: text, number or switch."""
+    """An argument of the command, for the form in the web UI; ``kind``: text, number or switch."""
 
     option: str
     kind: str
@@ -30,10 +29,10 @@ class Argument:
 class Variant:
     """A runtime variant.
 
-    ``command``: "" if the endpoint must set it. ``metrics_path``: path of the runtime's own metrics
-    in Prometheus's text format, "" if there are none. ``metrics_port``: their port, 0: that of the
-    requests. ``metrics``: their names by meaning.
-    ``is_tested``: false if the variant has not been run with bai-hub.
+    ``command``: "" if the endpoint must set it. ``metrics_path``: path of the runtime's metrics in
+    Prometheus's text format, "" without metrics. ``metrics_port``: port of the metrics, 0: the port
+    of requests. ``metrics``: names of metrics by meaning. ``is_tested``: false if the variant has
+    not been run with bai-hub.
     """
 
     name: str

@@ -33,14 +33,14 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _URL = re.compile(r"[!-~]+")
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _SECRET_LABEL = b"bai callback secret"
-# Global unicast addresses. Addresses in other ranges may embed an IPv4 address (NAT64).
+# Global unicast addresses. Addresses in other ranges may contain an IPv4 address (NAT64).
 _PUBLIC_IPV6 = ipaddress.IPv6Network("2000::/3")
 _NOT_PUBLIC = (
     ipaddress.IPv4Network("192.0.0.0/24"),  # metadata services of some clouds
     ipaddress.IPv4Network("192.88.99.0/24"),  # 6to4 relays
     ipaddress.IPv4Network("168.63.129.16/32"),  # metadata service of Azure
     ipaddress.IPv6Network("2001::/23"),  # Teredo and other protocols
-    ipaddress.IPv6Network("2002::/16"),  # 6to4, embeds an IPv4 address
+    ipaddress.IPv6Network("2002::/16"),  # 6to4, contains an IPv4 address
 )
 
 
@@ -176,7 +176,7 @@ def signature(secret: str, timestamp: int, body: bytes) -> str:
 
 
 def retry_delay(attempts: int) -> timedelta | None:
-    """Return the delay before the next attempt after ``attempts`` failed ones; None: give up."""
+    """Return the delay before the next attempt after ``attempts`` failures; None: give up."""
     if attempts >= MAX_ATTEMPTS:
         return None
     return min(FIRST_DELAY * (1 << (attempts - 1)), MAX_DELAY)

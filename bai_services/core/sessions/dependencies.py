@@ -29,7 +29,7 @@ class Dependency:
 
     @property
     def is_failed(self) -> bool:
-        """Whether the session ended without success; its dependents can then never start."""
+        """Whether the session ended without success, so that dependent sessions can never start."""
         return self.status in ENDED and not self.is_met
 
     @property
@@ -93,7 +93,7 @@ def failure_reason(dependency: Dependency) -> CodedText:
 
 
 def unmet_dependencies_text(dependencies: Sequence[Dependency]) -> CodedText | None:
-    """Return a text that names up to five unmet dependencies of a session; None if all are met."""
+    """Return a text that names up to five unmet dependencies; None if all are met."""
     unmet = [
         TextTemplate.SESSION_IN_STATUS.text(name=d.name, status=str(d.status))
         for d in dependencies

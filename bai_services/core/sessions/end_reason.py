@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# Exit code of a session's server whose bootstrap script has failed.
+# Exit code of a session's server after a failed bootstrap script.
 BOOTSTRAP_FAILED_EXIT_CODE = 190
 
 
 class EndReason(StrEnum):
-    """Codes of end reasons, first the codes reported by the spawner, then those of the manager."""
+    """Codes of end reasons: first codes from the spawner, then codes from the manager."""
 
     EXITED = "exited"  # the main process ended by itself
     STOPPED = "stopped"  # the server was stopped through the Hub
@@ -29,7 +29,7 @@ class EndReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """The spawner's report that a session has ended and none of its kernels runs.
+    """The spawner's report that all kernels of a session have ended.
 
     ``exit_code`` is None if it is unknown. ``sub_logs`` maps the host names of sub kernels to logs.
     """

@@ -1,6 +1,6 @@
-"""The placement request of a cluster session, from its options and those of its resource group.
+"""The placement request of a cluster session, from the options of the session and its group.
 
-The module imports the scheduler with its compiled code, unlike `kernel_group`.
+Unlike `kernel_group`, this module imports the scheduler with its compiled code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def check_cluster(size: int, mode: str) -> Mode:
 def request_of(
     plain: Request, group: GroupOptions, size: int, mode: str, options: Mapping[str, Any]
 ) -> Request:
-    """Return the request ``plain`` with the placement options of its group and of the session."""
+    """Return the request ``plain`` with the placement options of the group and of the session."""
     fragments = options.get("allow_fractional_resource_fragmentation")
     return replace(
         plain,

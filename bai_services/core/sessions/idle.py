@@ -1,4 +1,4 @@
-"""Idle timeouts of sessions: start of idleness, end, warning and activity reports."""
+"""Idle timeouts of sessions: idle times, ends, warnings and intervals of activity reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .lifecycle import SessionType
 
 # Time after which an activity report is out of date.
 REPORT_TTL = timedelta(seconds=60)
-# Users are warned this long before the end, or after half of the timeout if that is later.
+# Users are warned this long before the end, but not before half of the timeout has passed.
 WARNING_TIME = timedelta(minutes=30)
 # Maximum interval between activity reports of a session with an idle timeout.
 REPORT_INTERVAL_SECONDS = 60.0
@@ -33,8 +33,8 @@ class Idleness:
     def is_over(self, now: datetime) -> bool:
         """Return whether the session must be stopped now.
 
-        True only if the session itself sent a report at or after ``ends_at``, at most
-        ``REPORT_TTL`` ago: while the manager or the session is down, activity is unknown.
+        True only after a report of the session at or after ``ends_at``, at most ``REPORT_TTL`` ago,
+        because activity is unknown while the manager or the session is down.
         """
         if self.reported_at is None or self.reported_at < self.ends_at:
             return False
@@ -48,8 +48,8 @@ class Idleness:
 def has_idle_timeout(kind: SessionType, timeout_seconds: int) -> bool:
     """Return whether a session is stopped when it is idle.
 
-    Only interactive sessions are stopped, because other sessions run unattended.
-    ``timeout_seconds`` is 0 for no limit.
+    Only interactive sessions are stopped, because other sessions run unattended. A
+    ``timeout_seconds`` of 0 means no limit.
     """
     return timeout_seconds > 0 and kind is SessionType.INTERACTIVE
 
@@ -63,7 +63,7 @@ def idleness_of(
 ) -> Idleness | None:
     """Return the idleness of a session.
 
-    None if the session has no idle timeout or has not started. ``timeout_seconds`` is 0 for no
+    None if the session has no idle timeout or has not started. A ``timeout_seconds`` of 0 means no
     limit.
     """
     if started_at is None or not has_idle_timeout(kind, timeout_seconds):
@@ -79,8 +79,8 @@ def next_report_seconds(
     """Return the seconds until a session must send its next activity report.
 
     Without an idle timeout: ``REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS``. With an idle timeout:
-    ``REPORT_INTERVAL_SECONDS``, or less (at least 1 s) if the timeout ends sooner. A session
-    with an idle timeout but without ``idleness`` has not started yet and reports again after 1 s.
+    ``REPORT_INTERVAL_SECONDS``, or less (at least 1 s) if the timeout ends sooner. A session with
+    an idle timeout and without ``idleness`` has not started and reports after 1 s.
     """
     if not has_idle_timeout(kind, timeout_seconds):
         return REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS
@@ -91,8 +91,8 @@ def next_report_seconds(
 class IdleTimer:
     """Limits idle times by the system clock to the time that has passed by the monotonic clock.
 
-    If the clock is set forward, the times of all earlier activity seem to be long ago. The idle
-    time can then be too long by the time between two reports, but not by the change.
+    If the clock is set forward, earlier activity seems to be long ago. With this limit, the idle
+    time is too long by at most the time between two reports.
     """
 
     def __init__(self, monotonic_seconds: float) -> None:
@@ -100,7 +100,7 @@ class IdleTimer:
         self._at = monotonic_seconds
 
     def limited(self, idle_seconds: float, monotonic_seconds: float) -> float:
-        """Return the idle time, but not more than the last one and the time since then."""
+        """Return the idle time, limited to the previous idle time plus the time since then."""
         most = self._idle_seconds + monotonic_seconds - self._at
         self._idle_seconds, self._at = min(idle_seconds, most), monotonic_seconds
         return self._idle_seconds

@@ -9,7 +9,7 @@ from ..resources import ResourceSlots
 
 MAIN, SUB = "main", "sub"
 MAIN_HOST = "main1"
-# Limits the database rows of one request, independently of the policy.
+# Limits the number of database rows per request, independently of the policy.
 MAX_KERNELS = 256
 
 
@@ -39,8 +39,8 @@ def folder_name(session_id: str, hostname: str) -> str:
 def kernel_end_text(hostname: str, how: str, code: int | None) -> str:
     """Return the end reason of a cluster session in which one kernel ended before the others.
 
-    ``how`` is a verb in the past tense, such as ``exited``. Whatever the exit code is, the session
-    fails and its other kernels are stopped.
+    ``how`` is a verb in the past tense, such as ``exited``. With any exit code, the session fails
+    and its other kernels are stopped.
     """
     with_code = "" if code is None else f" with exit code {code}"
     return f"{hostname} {how}{with_code}; a cluster session requires all of its kernels"

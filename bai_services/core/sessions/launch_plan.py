@@ -16,8 +16,8 @@ from .kernel_group import MAIN_HOST
 class Mount:
     """A directory or file on the agent's machine that is mounted in the session.
 
-    ``is_own``: it belongs to the session's user. With a ``subpath``, only that directory
-    below ``source`` is mounted; it is opened with ``openat2``, which rejects links that lead out of
+    ``is_own``: the session's user owns it. With a ``subpath``, only that directory below ``source``
+    is mounted. The agent opens it with ``openat2``, which rejects links that lead out of
     ``source``.
     """
 

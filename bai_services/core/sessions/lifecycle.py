@@ -8,7 +8,7 @@ from enum import StrEnum
 from ..coded_text import CodedText, TextTemplate
 from ..errors import InvalidTransition
 
-# Name of the user option of a Hub server that contains the id of its session.
+# User option of a Hub server that contains the id of its session.
 SESSION_ID_OPTION = "bai_session_id"
 
 
@@ -34,11 +34,11 @@ class Event(StrEnum):
     STARTED = "started"  # the session's server is ready
     STOP_REQUESTED = "stop-requested"
     PREEMPTED = "preempted"  # stopped to make room for another session
-    REQUEUED = "requeued"  # all kernels of a preempted session have ended: it is pending again
+    REQUEUED = "requeued"  # all kernels of a preempted session have ended; it is pending again
     EXITED = "exited"  # all of its kernels have ended
     FAILED = "failed"
     ABORTED = "aborted"  # all of its kernels have ended, after a stop before RUNNING
-    SUSPEND_REQUESTED = "suspend-requested"  # it stops, to be resumed later
+    SUSPEND_REQUESTED = "suspend-requested"  # the session stops, to be resumed later
     # All of its kernels have ended, or a resumed session could not start; its home is kept.
     SUSPENDED = "suspended"
     RESUMED = "resumed"  # a suspended session waits for resources again
@@ -103,7 +103,7 @@ STARTING = frozenset({Status.SCHEDULED, Status.PREPARING, Status.PREPARED})
 # Statuses in which a session is charged to quotas: from its placement to its end.
 OCCUPYING = LIVE - {Status.PENDING, Status.SUSPENDED}
 
-# The order of ``Status``: a session passes the statuses in this order, and ends in one of the last.
+# A session passes the statuses in the order of ``Status`` and ends in one of the last ones.
 _POSITION = {status: position for position, status in enumerate(Status)}
 
 
@@ -136,7 +136,7 @@ def end_event(
     """Return ``ABORTED`` for the end of a session that was stopped before RUNNING, ``REQUEUED`` for
     the end of a preempted session that returns to the queue, else ``event``.
 
-    A session whose start failed has the result ``failure`` and is not aborted.
+    After a failed start, a session has the result ``failure`` and is not aborted.
     """
     is_end = status is Status.TERMINATING and event in (Event.EXITED, Event.FAILED)
     if is_end and is_requeued:
@@ -151,7 +151,7 @@ def result_of(exit_code: int) -> Result:
 
 
 def command_end(exit_code: int) -> CodedText:
-    """Return a text for users that says how a command ended."""
+    """Return a text for users about the end of a command."""
     if exit_code > 128:
         return TextTemplate.COMMAND_KILLED.text(signal=exit_code - 128, code=exit_code)
     return TextTemplate.COMMAND_EXITED.text(code=exit_code)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
 # Docker splits a line that is longer than this into chunks, each with a timestamp.
 _CHUNK_BYTES = 16_384
-# Number of characters at the end of the known log that are searched in the new log.
+# The new log is searched for this number of characters from the end of the known log.
 _OVERLAP_CHARACTERS = 2048
 
 
@@ -24,7 +24,7 @@ class SearchResult:
 def is_timed(text: str) -> bool:
     """Return whether the lines of a log begin with timestamps.
 
-    The second line is checked too, because the first one may be truncated.
+    The second line is also checked, because the first line may be truncated.
     """
     first, _, rest = text.partition("\n")
     return bool(_TIMESTAMP.match(first) or _TIMESTAMP.match(rest))
@@ -54,9 +54,10 @@ def last_lines(text: str, max_lines: int) -> str:
 
 
 def first_matches(text: str, words: str, max_lines: int, max_chars: int) -> SearchResult:
-    """Return the first lines that contain ``words``, shortened, and the number of all such lines.
+    """Return the first matching lines, shortened, and the total number of matching lines.
 
-    Ignores case. A line is cut so that the first match in it is shown.
+    A line matches if it contains ``words``, ignoring case. The shortened line contains the first
+    match.
     """
     folded = words.casefold()
     # A quick check of the whole text: most logs do not contain the words.
@@ -71,7 +72,7 @@ def first_matches(text: str, words: str, max_lines: int, max_chars: int) -> Sear
 
 
 def _around(line: str, at: int, max_chars: int) -> str:
-    """Return at most ``max_chars`` characters of a line, with those at a position."""
+    """Return at most ``max_chars`` characters of a line, around a position."""
     if len(line) <= max_chars:
         return line
     start = min(max(0, at - max_chars // 4), len(line) - max_chars)

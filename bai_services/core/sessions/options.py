@@ -12,11 +12,11 @@ from ..resources import ResourceSlots
 class SlotLimit:
     """Amounts of a slot that a new session may request.
 
-    ``now``: the largest amount with which a session could start now; 0 if it cannot. ``allowed``:
-    the lowest limit of the user's scopes; None: no limit. ``largest``: the most that one agent has.
+    ``now``: the largest amount with which a session could start now, or 0. ``allowed``: the lowest
+    limit of the user's scopes; None: no limit. ``largest``: the capacity of the largest agent.
     ``max``: the lower of ``allowed`` and ``largest``. ``in_force``: the shares in use on devices
-    on which all sessions must have the same share. ``enforcement``: enforcement level that is
-    guaranteed for shares; None: no shares are offered now.
+    that require equal shares. ``enforcement``: guaranteed enforcement level for shares; None: no
+    shares are offered now.
     """
 
     min: str
@@ -39,7 +39,7 @@ class OfferedProject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedGroup:
-    """``notices``: notices for users about the group's agents."""
+    """A resource group of the form; ``notices``: notices for users about the group's agents."""
 
     name: str
     description: str
@@ -50,7 +50,7 @@ class OfferedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedImage:
-    """``runtime_type``: the language or framework of the image, from its label; may be empty."""
+    """An image of the form; ``runtime_type``: language or framework from its label, or empty."""
 
     name: str
     architecture: str
@@ -63,7 +63,7 @@ class OfferedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedPreset:
-    """``allocatable``: a session with this preset could start now."""
+    """A preset of the form; ``allocatable``: a session with this preset could start now."""
 
     name: str
     resources: ResourceSlots
@@ -73,7 +73,7 @@ class OfferedPreset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedFolder:
-    """``owner``: name of the user or project that owns the folder."""
+    """A folder of the form; ``owner``: name of the user or project that owns the folder."""
 
     id: str
     name: str
@@ -84,7 +84,7 @@ class OfferedFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironLimits:
-    """``reserved``: variables, and prefixes of variables, that users cannot set."""
+    """Limits of environments; ``reserved``: variables and prefixes that users cannot set."""
 
     count: int
     name_length: int
@@ -131,9 +131,10 @@ class SessionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotQuota:
-    """``limit``, ``left`` and ``percent`` are None if the scope does not limit the slot.
+    """The quota of a slot; ``limit``, ``left`` and ``percent`` are None without a limit.
 
-    ``is_limiting``: the scope limits the slot, and no other scope has less left.
+    ``is_limiting``: the scope limits the slot, and its remaining amount is the smallest of all
+    scopes.
     """
 
     slot: str
@@ -146,7 +147,7 @@ class SlotQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeQuota:
-    """``kind``: domain, project, user, keypair or resource-group."""
+    """The quotas of a scope; ``kind``: domain, project, user, keypair or resource-group."""
 
     kind: str
     name: str
@@ -168,8 +169,8 @@ class GroupResource:
 class SessionQuotas:
     """Quotas of the caller's scopes, and resources of the selected resource group.
 
-    ``mine``: resources of the caller's sessions in the group. Here, ``free`` is the smaller of the
-    free amount in the group and the remaining quota of the caller.
+    ``mine``: resources of the caller's sessions in the group. Its ``free`` is the smaller of the
+    free amount in the group and the caller's remaining quota.
     """
 
     projects: Sequence[str]

@@ -28,7 +28,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartExplanation:
-    """When a session can start, and which checks of the scheduler it passes and fails.
+    """The estimated start of a session, and the results of the scheduler's checks.
 
     ``position``: position in the queue. ``ahead``: number of sessions before it. ``sooner``:
     changes that would let the session start earlier. ``is_complete``: false if no explanation
@@ -47,7 +47,7 @@ class StartExplanation:
 class PendingExplanation(StartExplanation):
     """Explanation of a pending session.
 
-    If it is not complete, ``checks`` are the reasons that were stored last.
+    If the explanation is not complete, ``checks`` are the last stored reasons.
     """
 
     session_id: str
@@ -70,7 +70,7 @@ class FieldProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewedSession:
-    """A session as it would be created, defaults included.
+    """A session as it would be created, including defaults.
 
     ``requested``: resources of each kernel. ``total``: resources of all kernels together.
     """
@@ -96,11 +96,10 @@ class PreviewedSession:
 class CapUse:
     """Usage of a limit that applies to the session.
 
-    ``asked``: amount that the session requests. ``used`` and ``left``: used and free amounts before
-    the session is created. ``used_percent``: used percentage of the limit before the session is
-    created. ``total_percent``: used percentage with the session. Both are rounded down, and 100 if
-    the limit is 0. ``is_exceeded``: whether the session would exceed the limit; ``total_percent``
-    can be 100 either way. ``scope_text``: the scope as in ``message``.
+    ``asked``: amount that the session requests. ``used``, ``left``, ``used_percent``: usage of the
+    limit without the session. ``total_percent``: usage with the session. Percentages are rounded
+    down, and 100 if the limit is 0. ``is_exceeded``: the session would exceed the limit;
+    ``total_percent`` can be 100 in both cases. ``scope_text``: the scope as in ``message``.
     """
 
     scope: str
@@ -122,11 +121,11 @@ class CapUse:
 class SessionPreview(StartExplanation):
     """Preview of a session request, which creates nothing.
 
-    ``problems``: reasons why the session cannot be created; if there are any, the other fields are
+    ``problems``: reasons why the session cannot be created; with problems, the other fields are
     empty. ``existing_session``: id of the live session that the request would return instead of
-    creating one. ``is_complete``: false if the start time could not be computed.
-    ``cost_per_hour``: cost of the session in ``currency``; None if no slot has a price.
-    ``budget_left``: remaining budget of the project; None if the project has no budget.
+    creating one. ``is_complete``: false if the start time could not be computed. ``cost_per_hour``:
+    cost of the session in ``currency``; None if no slot has a price. ``budget_left``: remaining
+    budget of the project; None if the project has no budget.
     """
 
     problems: Sequence[FieldProblem]

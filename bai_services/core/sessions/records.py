@@ -17,7 +17,7 @@ from .resizing import Elasticity, SessionResize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationFields:
-    """Fields that the stored and the returned form of an allocation share."""
+    """Fields common to a stored allocation and an allocation returned by the API."""
 
     id: int
     session_id: str
@@ -103,8 +103,8 @@ class SessionKernel:
 class AllocatedDevice:
     """A device, or share of one, that is allocated to a kernel.
 
-    None means unknown, for example a metric that the driver does not report. The values are those
-    of the agent's reports and are not validated.
+    None means unknown, for example a metric that the driver does not report. The values come from
+    the agent's reports and are not validated.
     """
 
     id: str | None
@@ -123,7 +123,7 @@ class AllocatedDevice:
 
 @dataclass(frozen=True, slots=True)
 class SessionLifetime:
-    """``seconds``: maximum run time, with the extensions so far (``added_seconds``).
+    """The maximum run time: ``seconds``, including the extensions so far (``added_seconds``).
 
     ``addable_seconds``: maximum further extension.
     """
@@ -135,8 +135,9 @@ class SessionLifetime:
 
 @dataclass(frozen=True, slots=True)
 class IdleDeadline:
-    """``idle_since``: time of the last activity. ``idle_ends_at``: when the session will be stopped
-    unless there is activity. Both are None if the session has no idle timeout or is not running.
+    """The idle timeout. ``idle_since``: time of the last activity. ``idle_ends_at``: when the
+    session will be stopped without activity. Both are None if the session has no idle timeout or is
+    not running.
     """
 
     idle_since: datetime | None
@@ -256,7 +257,7 @@ class GraphItem:
 
 @dataclass(frozen=True, slots=True)
 class DependencyGraph:
-    """``is_complete``: False if the graph is larger than the response."""
+    """A dependency graph; ``is_complete``: False if the graph is larger than the response."""
 
     items: Sequence[GraphItem]
     is_complete: bool
@@ -282,8 +283,8 @@ class SessionUsage:
 class KernelLog:
     """The output of one kernel.
 
-    ``is_live``: the kernel may still write. ``has_ended``: its session has ended. Before the start
-    of the kernel, both are false.
+    ``is_live``: the kernel may still write. ``has_ended``: the session has ended. Both are false
+    before the kernel starts.
     """
 
     session_id: str
@@ -322,7 +323,7 @@ class LogMatch(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class LogHit:
-    """A kernel of an ended session whose output contains a text; ``matches``: the first lines."""
+    """A kernel of an ended session with matching output; ``matches``: the first matching lines."""
 
     session_id: str
     session: str
@@ -336,7 +337,7 @@ class LogHit:
 class LogSearch:
     """Result of a search in the logs of ended sessions.
 
-    ``searched`` is the number of logs. With ``after``, the search continues; None: it is complete.
+    ``searched``: number of searched logs. ``after``: where the search continues; None: complete.
     """
 
     items: Sequence[LogHit]

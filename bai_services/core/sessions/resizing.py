@@ -1,4 +1,4 @@
-"""Resizing of a running session: which changes are possible, and which amounts it holds."""
+"""Resizing of running sessions: possible changes, and amounts held during a resize."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from ..resources import (
     slot_type,
 )
 
-# Prefix of the variables with which MPS limits a program; the limit is fixed when it starts.
+# Prefix of the variables with which MPS limits a program; a limit is fixed at the program's start.
 MPS_PREFIX = "CUDA_MPS_"
 
 
 class ResizeState(StrEnum):
-    """``pending``: the agent has not applied the size. ``failed``: the previous size remains."""
+    """State of a resize. ``pending``: not applied yet. ``failed``: the previous size remains."""
 
     PENDING = "pending"
     APPLIED = "applied"
@@ -65,7 +65,7 @@ class HeldAmount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KernelLimits:
-    """How the devices of a kernel are limited, and the memory that it uses (None: unknown).
+    """The enforcement of a kernel's limits, and its memory usage (None: unknown).
 
     ``levels``: the enforcement level of each device family.
     """
@@ -87,12 +87,12 @@ class KernelLimits:
 
 
 def is_resizable(slot: str) -> bool:
-    """Return whether an amount of a slot can change while a session runs."""
+    """Return whether the amount of a slot can change while a session runs."""
     return slot in (CPU, MEM) or slot.endswith(f".{SHARES}")
 
 
 def resized(current: ResourceSlots, changes: Mapping[str, int]) -> ResourceSlots:
-    """Return the size after changes of some slots.
+    """Return a session's size after changes of some slots.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def check_resize(
     Raises
     ------
     Conflict
-        If the change needs a restart, or the kernel uses more memory than it would have.
+        If the change needs a restart, or the kernel uses more memory than the new amount.
     """
     held = list(held)
     for slot in sorted({*current, *wanted}):
@@ -162,7 +162,7 @@ def _check_share(slot: str, after: int, held: Iterable[HeldAmount], limits: Kern
 
 
 def memory_in_use(used: int, wanted: int) -> Conflict:
-    """Return the error for a new amount of memory that is less than the session uses."""
+    """Return the error for a new amount of memory below the session's usage."""
     used_text = f"{used / 2**20:.0f}m"
     return Conflict(
         f"the session uses {used_text} of memory, more than mem={format_amount(MEM, wanted)}; "
@@ -173,7 +173,7 @@ def memory_in_use(used: int, wanted: int) -> Conflict:
 
 
 def larger_of(one: ResourceSlots, other: ResourceSlots) -> ResourceSlots:
-    """Return the larger amount of each slot: what a session holds during a resize."""
+    """Return the larger amount of each slot, which a session holds during a resize."""
     return ResourceSlots({s: max(one.get(s, 0), other.get(s, 0)) for s in {*one, *other}})
 
 

@@ -15,7 +15,7 @@ class ResolvedSpec:
 
     Each field is a column of the session's row. For each field of ``SessionSpec``,
     ``Traits.columns`` lists the columns that depend on it. ``options`` contains the given fields
-    whose ``Traits.columns`` is None.
+    with ``Traits.columns`` None.
     """
 
     id: str

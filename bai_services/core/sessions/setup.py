@@ -1,7 +1,7 @@
 """Session setups: variables, secrets, dotfiles and bootstrap scripts of users and projects.
 
-A session gets the setup of its project, then that of its owner, then its own variables; later ones
-take precedence. Bootstrap scripts do not replace each other: the script of the project runs first.
+A session gets the setup of its project, then the setup of its owner, then its own variables; later
+values take precedence. Both bootstrap scripts run, the script of the project first.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ MAX_PATH_CHARACTERS = 255
 MAX_PATH_PARTS = 8
 DEFAULT_SCRIPT_SECONDS = 120
 MAX_SCRIPT_SECONDS = 300
-# Variables that identify the user of a session; programs would fail with other values.
+# Variables that identify the user of a session; programs fail with other values.
 FIXED_VARIABLES = frozenset({"HOME", "USER", "LOGNAME", "PATH"})
 # Paths that the session itself creates.
 RESERVED_DOTFILES = frozenset(
     {".terminfo", ".jupyter", ".ssh", ".ssh/authorized_keys", ".local", ".config", ".bai"}
 )
-# A shorter secret would match text in most logs, and masking it would make them unreadable.
+# A shorter secret would match text in most logs, so masking it would make logs unreadable.
 MIN_MASKED_CHARACTERS = 4
-# Only this many lines of secrets, the longest ones, are masked: it bounds the time for a log.
+# Only this number of lines of secrets (the longest) is masked, to limit the time per log.
 MAX_MASKED_LINES = 500
 MASK = "********"
 # Path of the file with variables and scripts in the container.
@@ -182,9 +182,9 @@ def combine(
     """Return the setup of a session from the setups of its project and owner.
 
     ``setups`` are pairs of an origin and its setup with decrypted values, in ascending precedence.
-    ``environ`` is the environment that the session itself requests, and ``secret_names`` are the
-    names of secret variables in it. The result contains the secret variables of ``environ``, but
-    not the others, which are part of the launch plan. Dotfiles that a mount would hide are omitted.
+    ``environ`` is the environment in the session request; ``secret_names`` are its secret
+    variables. The result contains the secret variables of ``environ``; its other variables are part
+    of the launch plan. Dotfiles that a mount would hide are omitted.
     """
     variables: dict[str, Variable] = {}
     files: dict[str, Dotfile] = {}
@@ -240,8 +240,7 @@ def check_dotfiles(dotfiles: Sequence[Dotfile]) -> None:
     Raises
     ------
     InvalidRequest
-        If a path, permission or content is invalid, there are too many files, or one is inside
-        another.
+        If a path, permission or content is invalid, there are too many files, or two paths collide.
     """
     if len(dotfiles) > MAX_DOTFILES:
         raise InvalidRequest(f"at most {MAX_DOTFILES} dotfiles are allowed", field="path")
@@ -322,7 +321,7 @@ def check_mounts(dotfiles: Iterable[Dotfile], mount_paths: Iterable[str]) -> Non
     Raises
     ------
     InvalidRequest
-        If one of them would hide the other.
+        If a mount would hide a dotfile, or a dotfile would hide a mount.
     """
     relative = [(path, below) for path in mount_paths if (below := _below_home(path))]
     for dotfile in dotfiles:
@@ -339,7 +338,7 @@ def check_mounts(dotfiles: Iterable[Dotfile], mount_paths: Iterable[str]) -> Non
 def mask(text: str, secrets: Iterable[str]) -> str:
     """Return ``text`` with the values of secrets replaced.
 
-    A value of several lines is masked line by line, because the lines of a log have timestamps.
+    A value with several lines is masked line by line, because the lines of a log have timestamps.
     Lines with fewer than ``MIN_MASKED_CHARACTERS`` characters, and lines after the longest
     ``MAX_MASKED_LINES``, are not masked.
     """

@@ -29,12 +29,12 @@ class Traits:
 
     # Help text of the option of ``bai session create``. Empty: the command has no such option.
     help: str
-    # Part of the request's identity: a second request with the same session name but another value
-    # is a conflict.
+    # Part of the request's identity: a second request with the same session name and a different
+    # value is a conflict.
     is_identity: bool = True
     # The field is a set: the order of entries and duplicates do not matter.
     is_set: bool = False
-    # May contain secrets of the owner, so other readers of a template do not see the field.
+    # May contain secrets of the owner, so the field is hidden from other readers of a template.
     is_private: bool = False
     # A mapping whose entries are merged with the template's mapping instead of replacing it.
     is_merged: bool = False
@@ -61,7 +61,7 @@ class SessionSpec:
 
     name: str | None = _field(
         None,
-        # No option: the name is an argument of the command.
+        # No command option: the name is an argument.
         help="",
         is_identity=False,
         columns=("name",),
@@ -181,7 +181,7 @@ class SessionSpec:
         None,
         help="Name or id of an advance reservation of the project. The session starts in its "
         "period, on its agents.",
-        # The option has the id of the reservation.
+        # ``options`` contains the id of the reservation.
         columns=("options",),
     )
     agent_list: Sequence[str] = _field(
@@ -198,7 +198,7 @@ class SessionSpec:
     )
     allow_fractional_resource_fragmentation: bool | None = _field(
         None,
-        # No option: the resource group sets it, and requests of the REST API may override it.
+        # No command option: the resource group sets the value, and REST requests may override it.
         help="",
         is_hub_option=False,
     )
@@ -277,11 +277,11 @@ class SessionSpec:
         return bool(value)
 
     def digest(self, project_id: str, mounts: Sequence[ResolvedMount]) -> str:
-        """Return a digest of the request's identity; equivalent notations give the same digest.
+        """Return a digest of the request's identity, equal for equivalent notations.
 
         ``project_id`` and ``mounts`` are the resolved project and mounts of the request. Digests
-        are stored and must remain stable, so a field that was added later contributes only if it
-        differs from its default.
+        are stored and must remain stable, so fields of later versions contribute only if they
+        differ from their defaults.
         """
         content: dict[str, Any] = {
             "project": project_id,
@@ -317,7 +317,7 @@ class SessionSpec:
 
 
 def spec_of(values: Mapping[str, Any]) -> SessionSpec:
-    """Return the spec of a request: the fields with JSON types that the REST model has validated.
+    """Return the spec from the fields of a request, with JSON types validated by the REST model.
 
     Other fields are ignored.
     """
@@ -388,7 +388,7 @@ PRIVATE_FIELDS = _fields_with("is_private")
 MERGED_FIELDS = _fields_with("is_merged")
 HUB_OPTIONS = _fields_with("is_hub_option")
 DEFAULTS: Mapping[str, Any] = {f.name: default_of(f) for f in fields(SessionSpec)}
-# Maps each environment variable of a session to the field whose value it contains.
+# Map from an environment variable of a session to the field that sets its value.
 VARIABLES: Mapping[str, str] = {
     traits_of(f).variable: f.name for f in fields(SessionSpec) if traits_of(f).variable
 }

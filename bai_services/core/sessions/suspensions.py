@@ -1,8 +1,8 @@
-"""Suspension of a session: it saves its state, stops, frees its resources and is resumed later.
+"""Suspension of sessions: save the state, stop, free the resources and resume later.
 
-Before the stop, the session *prepares*: its server extension asks open pages to save, runs the hook
-of the user, and saves variables. The manager stops the session when it receives the report of the
-preparation, or at the deadline.
+Before the stop, the session *prepares*: its server extension saves open pages, runs the user's
+hook, and saves variables. The manager stops the session when it receives the preparation report, or
+at the deadline.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .lifecycle import Status
 DEFAULT_SECONDS = 60
 MAX_SECONDS = 600
 MAX_SUSPENDED_PER_USER = 20
-# Limits of the report of a preparation, which the session itself writes.
+# Limits of a preparation report, because the session writes it.
 MAX_REPORT_ENTRIES = 50
 MAX_REPORT_CHARACTERS = 500
 
@@ -27,8 +27,8 @@ MAX_REPORT_CHARACTERS = 500
 class Purpose(StrEnum):
     """What happens to a session when its preparation ends."""
 
-    SUSPEND = "suspend"  # it stops, and waits until it is resumed
-    REQUEUE = "requeue"  # it stops, and returns to the queue immediately
+    SUSPEND = "suspend"  # stop, and wait until the user resumes the session
+    REQUEUE = "requeue"  # stop, and return to the queue immediately
     STOP = "stop"  # the code that requested the preparation stops it
 
 
@@ -41,10 +41,10 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PreparationReport:
-    """What a session saved before its stop, and what it could not save.
+    """The documents and variables that a session saved or could not save before its stop.
 
-    The entries are names of documents and variables, with a reason if they were not saved.
-    ``hook_exit_code`` is None if there is no hook or it did not end in time.
+    An entry is a name, with a reason if the object was not saved. ``hook_exit_code`` is None
+    without a hook, or if the hook did not end in time.
     """
 
     saved_documents: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class Suspension:
 
 @dataclass(frozen=True, slots=True)
 class StopNotice:
-    """The message of the manager to a session that has to prepare for a stop."""
+    """The manager's message to a session that must prepare for a stop."""
 
     purpose: Purpose
     requested_by: str
@@ -88,7 +88,7 @@ class StopNotice:
 
 @dataclass(frozen=True, slots=True)
 class PendingNotice:
-    """``notice`` is None if the session does not have to prepare for a stop."""
+    """Response to a session; ``notice`` is None if it does not have to prepare for a stop."""
 
     notice: StopNotice | None
 
@@ -103,14 +103,14 @@ def check_seconds(seconds: int) -> int:
 
 
 def is_stop_due(deadline: datetime, is_reported: bool, now: datetime) -> bool:
-    """Return whether a preparing session must be stopped: it has reported, or timed out."""
+    """Return whether to stop a preparing session: after its report, or after the deadline."""
     return is_reported or now >= deadline
 
 
 def keeps_home(before: Status, after: Status) -> bool:
     """Return whether the session's home stays on its agent after a transition.
 
-    It stays if the kernels have ended and the session will run again.
+    The home stays if the kernels have ended and the session will run again.
     """
     return before is Status.TERMINATING and after in (Status.SUSPENDED, Status.PENDING)
 
@@ -118,7 +118,7 @@ def keeps_home(before: Status, after: Status) -> bool:
 def report_from_json(content: Mapping[str, Any]) -> PreparationReport:
     """Return the report that a session sent, truncated to the limits.
 
-    The session is controlled by its user, so no value is trusted.
+    No value is trusted, because the user controls the session.
     """
     code = _whole(content.get("hook_exit_code"), -255, 255)
     return PreparationReport(

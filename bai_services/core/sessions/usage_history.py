@@ -1,7 +1,7 @@
 """Samples of the resource usage of kernels, and the time series computed from them.
 
 A heartbeat reports gauges (memory in use, utilization) and counters (bytes since the start). A
-sample is the mean of every metric over one interval; for counters, the mean rate.
+sample contains the mean of each gauge and the mean rate of each counter over one interval.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Metrics = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Length of the sampled intervals, and how long their samples are kept."""
+    """Length of the sampled intervals, and retention time of their samples."""
 
     interval_seconds: int
     kept_for: timedelta
@@ -96,7 +96,7 @@ class SampleMean:
 class Reading:
     """The usage of one kernel in a heartbeat, reduced to numbers.
 
-    ``seconds`` is the time by the monotonic clock, which measures the time between two readings.
+    ``seconds`` is the monotonic time, to measure the time between two readings.
     """
 
     at: datetime
@@ -118,7 +118,7 @@ class Reading:
     def metrics_since(self, before: Reading | None) -> dict[str, float]:
         """Return the gauges, and the rates of the counters since the reading ``before``.
 
-        A counter that decreased has restarted: its rate is unknown.
+        The rate of a counter that has decreased (after a restart) is unknown.
         """
         metrics = dict(self.gauges)
         if before is None:
@@ -132,7 +132,7 @@ class Reading:
 
 
 class Sampler:
-    """Collects readings and returns the samples of intervals that have ended."""
+    """Collects readings and returns the samples of completed intervals."""
 
     def __init__(self, resolution: Resolution = FINE) -> None:
         self._resolution = resolution
@@ -159,7 +159,7 @@ class Sampler:
         return self._take(list(self._open))
 
     def unfinished(self, kernel_ids: Collection[str]) -> list[Sample]:
-        """Return the samples of these kernels that ``ended`` has not returned yet; keep them."""
+        """Return, but keep, the samples of these kernels that ``ended`` has not returned yet."""
         return [
             mean.sample(kernel_id, start)
             for (start, kernel_id), mean in self._open.items()
@@ -167,7 +167,7 @@ class Sampler:
         ]
 
     def drop_silent(self, now: datetime) -> None:
-        """Drop the last reading of each kernel that no agent has reported for four intervals."""
+        """Drop the last readings of kernels without a report for four intervals."""
         oldest = now - 4 * timedelta(seconds=self._resolution.interval_seconds)
         self._last = {key: reading for key, reading in self._last.items() if reading.at >= oldest}
 
@@ -176,7 +176,7 @@ class Sampler:
 
 
 def downsampled(samples: Iterable[Sample], resolution: Resolution) -> list[Sample]:
-    """Return the means of samples over the longer intervals of ``resolution``."""
+    """Return the samples averaged over the longer intervals of ``resolution``."""
     means: dict[tuple[datetime, str], SampleMean] = defaultdict(SampleMean)
     for sample in samples:
         key = (resolution.start_of(sample.at), sample.kernel_id)
@@ -244,22 +244,22 @@ class Grid:
     def until(cls, end: datetime, period: timedelta, resolution: Resolution) -> Grid:
         """Return at most ``MAX_POINTS`` intervals that cover a period before ``end``.
 
-        The last one contains ``end``. Their length is a multiple of the resolution's interval.
+        The last interval contains ``end``. The length is a multiple of the resolution's interval.
         """
         count = math.ceil(period.total_seconds() / resolution.interval_seconds)
-        # One point less, because the period may begin and end within intervals.
+        # Subtract one point, because the period may begin and end within intervals.
         interval = resolution.interval_seconds * math.ceil(count / (MAX_POINTS - 1))
         last = Resolution(interval, resolution.kept_for).start_of(end)
         before = math.ceil((last - (end - period)).total_seconds() / interval)
         return cls(last - timedelta(seconds=before * interval), interval, before + 1)
 
     def index_of(self, at: datetime) -> int | None:
-        """Return the index of the interval that contains a time, None if no interval does."""
+        """Return the index of the interval that contains a time; None outside of the grid."""
         index = int((at - self.start).total_seconds() // self.interval_seconds)
         return index if 0 <= index < self.count else None
 
     def merged(self, samples: Iterable[Sample]) -> list[Sample | None]:
-        """Return the mean of the samples in each interval; None: no sample."""
+        """Return the mean of the samples in each interval; None without samples."""
         means: dict[int, SampleMean] = defaultdict(SampleMean)
         for sample in samples:
             if (index := self.index_of(sample.at)) is not None:
@@ -274,9 +274,9 @@ class Grid:
 
 
 def mean_of_kernels(kernels: Sequence[Sequence[Sample | None]]) -> list[Sample | None]:
-    """Return the mean of several kernels at each point of a grid; None: no kernel has a sample.
+    """Return the mean of several kernels at each point of a grid; None without samples.
 
-    Every kernel that has a metric counts equally, however many samples it has.
+    Kernels with a metric have equal weights, independent of their numbers of samples.
     """
     means: list[Sample | None] = []
     for of_kernels in zip(*kernels, strict=True):
@@ -329,7 +329,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _numbers(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, float]:
-    """Return the non-negative numbers below 2**63 among the named values, under their new names."""
+    """Return the named values that are valid (0 to below 2**63), under their new names."""
     numbers = {}
     for name, new_name in names.items():
         value = values.get(name)

@@ -1,9 +1,9 @@
 """Budgets of projects: the amount for a period, and the action when it is spent.
 
-The amount spent so far is compared with the amount of the budget. Usage is charged as time passes,
-not in advance. With the mode ``block``, no session of the project starts once the whole amount is
-spent. Sessions that started before continue, so a project can spend more than its budget;
-``stop_after_minutes`` limits for how long they continue.
+The spent amount is compared with the amount of the budget. Usage is charged as time passes, not in
+advance. With the mode ``block``, no session of the project starts after the whole amount is spent.
+Running sessions continue, so a project can spend more than its budget; ``stop_after_minutes``
+limits how long they continue.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Mode(StrEnum):
 class ProjectBudget:
     """A budget as shown to a caller.
 
-    ``spent`` is the cost of the current period until ``spent_at``; None: not computed yet.
-    ``period_start`` and ``period_end`` are the current period. ``blocked_at``: time from which
-    the project may not start sessions; None: it may. ``stops_at``: when its running sessions are
-    stopped; None: they continue.
+    ``spent`` is the cost in the current period until ``spent_at``; None: not computed yet.
+    ``period_start`` and ``period_end`` are the current period. ``blocked_at``: since when the
+    project may not start sessions; None: not blocked. ``stops_at``: when its running sessions are
+    stopped; None: never.
     """
 
     project_id: str
@@ -66,7 +66,7 @@ class ProjectBudget:
 
 @dataclass(frozen=True, slots=True)
 class BudgetEvent:
-    """A project has spent ``percent`` of its budget; ``is_blocked``: it may not start sessions."""
+    """A reached percentage of a project's budget; ``is_blocked``: no session may start."""
 
     at: datetime
     project_id: str
@@ -87,7 +87,7 @@ def month_of(at: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
 
 
 def reached_percent(percents: Iterable[int], spent: float, amount: float) -> int:
-    """Return the highest of these percentages that has been reached, 0 if none has."""
+    """Return the highest percentage in ``percents`` that is reached; 0 if none is reached."""
     reached = spent_percent(spent, amount)
     return max((percent for percent in percents if percent <= reached), default=0)
 
@@ -98,9 +98,9 @@ def is_blocked(mode: Mode, spent: float, amount: float) -> bool:
 
 
 def spent_percent(spent: float, amount: float) -> int:
-    """Return the spent part, rounded down; 100 for a budget of 0.
+    """Return the spent part in percent, rounded down; 100 for a budget of 0.
 
-    It is at least 100 if and only if the amount is spent, whatever the rounding of the quotient.
+    Independent of rounding errors, the result is at least 100 if and only if the amount is spent.
     """
     if not amount:
         return 100

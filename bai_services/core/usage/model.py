@@ -25,7 +25,7 @@ IDLE_BELOW = 0.05
 
 
 class Dimension(StrEnum):
-    """What a report is grouped by. ``TOTAL`` has one group, which contains everything."""
+    """The grouping of a report; ``TOTAL`` has one group, which contains everything."""
 
     TOTAL = "total"
     USER = "user"
@@ -52,7 +52,7 @@ class Holder:
     device_model: str = ""
 
     def key(self, dimension: Dimension) -> str:
-        """Return the usage's group in a dimension, or "" if it belongs to none."""
+        """Return the group of the usage in a dimension; "" without a group."""
         match dimension:
             case Dimension.TOTAL:
                 return ""
@@ -69,8 +69,8 @@ class Holder:
 class UsageRecord:
     """An amount of a slot that a kernel or session held, or a session that waited.
 
-    ``ended_at`` is None while this lasts. ``kernel_id`` is empty in records of sessions, and
-    ``device_id`` in those of sessions, cpu and mem.
+    ``ended_at`` is None until the end. ``kernel_id`` is empty in records of sessions; ``device_id``
+    is empty in records of sessions, cpu and mem.
     """
 
     session_id: str
@@ -83,7 +83,7 @@ class UsageRecord:
     holder: Holder
 
     def seconds_in(self, start: int, end: int) -> int:
-        """Return how long the record lasts between two times."""
+        """Return for how many seconds between two times the record lasts."""
         until = end if self.ended_at is None else min(self.ended_at, end)
         return max(0, until - max(self.started_at, start))
 
@@ -128,7 +128,7 @@ def added(one: float | None, other: float | None) -> float | None:
 class Price:
     """Price of one unit of a slot (a core, a GiB, a device or a session) for one hour.
 
-    With ``resource_group`` "", it applies to resource groups without a price for the slot.
+    A price with ``resource_group`` "" applies to resource groups without a price for the slot.
     """
 
     resource_group: str
@@ -138,7 +138,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The prices in force. ``currency`` is the text that is shown behind costs."""
+    """The prices in force; ``currency`` is the text shown after costs."""
 
     currency: str = ""
     prices: Sequence[Price] = ()
@@ -149,14 +149,14 @@ class Prices:
         object.__setattr__(self, "_of", of)
 
     def cost(self, resource_group: str, slot: str, amount_seconds: float) -> float | None:
-        """Return the cost of a usage, None if the slot has no price there."""
+        """Return the cost of a usage; None if the slot has no price in the resource group."""
         price = self._of.get((resource_group, slot), self._of.get(("", slot)))
         return None if price is None else price * amount_seconds / unit_of(slot) / HOUR
 
     def cost_per_hour(self, resource_group: str, amounts: Mapping[str, int]) -> float | None:
         """Return the cost of a session that holds these amounts for one hour.
 
-        None if no slot has a price there.
+        None if no slot has a price in the resource group.
         """
         total = None
         for slot, amount in {**amounts, SESSIONS: 1}.items():
@@ -210,9 +210,9 @@ class HourTotals:
             measures.energy = added(measures.energy, watts * seconds)
 
     def keep_measured(self, facts: Mapping[FactKey, Measures]) -> None:
-        """Take over what earlier facts of the hour have measured: its samples no longer exist.
+        """Copy the measured values of earlier facts of the hour: its samples no longer exist.
 
-        More cannot have been measured than was allocated.
+        Measured values are limited to the allocated amounts.
         """
         for key, earlier in facts.items():
             measures = self.facts.get(key)
@@ -247,7 +247,7 @@ def measures_of(record: UsageRecord, start: int, end: int, prices: Prices) -> Me
 
 
 def utilization_of(record: UsageRecord, sample: Sample) -> float | None:
-    """Return the utilization of a record's amount in a sample, 0 to 1; None if not measured."""
+    """Return the utilization (0 to 1) of a record's amount in a sample; None if not measured."""
     if not record.amount:
         return None
     if record.slot == CPU:

@@ -12,7 +12,7 @@ from ..errors import InvalidRequest
 from ..user_input import shown
 from .model import DAY, HOUR
 
-# How long records and their hourly and daily totals are kept.
+# Retention times of records and of their hourly and daily totals.
 KEPT_FOR = timedelta(days=400)
 MAX_HOURS = 31 * 24
 _MAX_ZONE_NAME = 64
@@ -56,7 +56,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def read_time(name: str, text: str, zone: ZoneInfo) -> datetime:
-    """Read a parameter: a date, which means its beginning in ``zone``, or a date with a time.
+    """Parse a parameter: a date with a time, or a date, which means its beginning in ``zone``.
 
     A time without a zone is in ``zone``.
 
@@ -87,8 +87,8 @@ def intervals_of(since: datetime, until: datetime, every: Every, zone: ZoneInfo)
     """Return the intervals that cover a period, oldest first.
 
     ``since`` is rounded down to a full hour; the first and the last interval can be incomplete.
-    Totals are stored by hours of UTC. In a zone whose offset is not a whole number of hours, a day
-    or month therefore begins at the next full hour of UTC.
+    Totals are stored by hours of UTC. If the offset of the zone is not a whole number of hours, a
+    day or month therefore begins at the next full hour of UTC.
     """
     first, last = full_hour(since.timestamp()), int(until.timestamp())
     edges = [first]
@@ -107,7 +107,7 @@ def intervals_of(since: datetime, until: datetime, every: Every, zone: ZoneInfo)
 
 
 def _starts(local: datetime, every: Every) -> Iterator[datetime]:
-    """Yield the starts of the days or months after a local time; the iterator has no end."""
+    """Yield the starts of the days or months after a local time, without end."""
     day = local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     while True:
         if every is Every.DAY:
@@ -121,7 +121,7 @@ def _starts(local: datetime, every: Every) -> Iterator[datetime]:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The stored totals that make up an interval: those of whole days (UTC) and of hours."""
+    """The stored totals that make up an interval: totals of whole days (UTC) and of hours."""
 
     days: Interval | None
     hours: tuple[Interval, ...]

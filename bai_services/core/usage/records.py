@@ -12,10 +12,10 @@ class UsageRow:
     """Usage of one slot by one group in one interval.
 
     The amounts are in units (cores, GiB, devices, sessions) times seconds. ``measured_seconds`` is
-    the part of ``allocated_seconds`` whose utilization is known. ``used_seconds`` is that part
-    weighted with the utilization, and ``wasted_seconds`` is its idle part; both are None if nothing
-    was measured. ``waited_seconds`` is the time in the queue; only the slot *sessions* has it.
-    ``energy_joules`` is None if no device reported its power, ``cost`` if the slot has no price.
+    the part of ``allocated_seconds`` with known utilization. ``used_seconds`` is this part weighted
+    with the utilization, ``wasted_seconds`` its idle part; both are None if nothing was measured.
+    ``waited_seconds`` is the time in the queue, only for the slot *sessions*. ``energy_joules`` is
+    None if no device reported its power. ``cost`` is None if the slot has no price.
     """
 
     start: datetime
@@ -38,9 +38,8 @@ class UsageReport:
 
     In each interval, the group with the largest usage in the whole period is first.
 
-    ``measured_until`` is the end of the time whose utilization is already counted; later usage is
-    allocated, but not measured. ``groups`` is the number of groups with usage; the rows contain
-    only the largest of them.
+    Utilization is counted until ``measured_until``; later usage is allocated, but not measured.
+    ``groups`` is the number of groups with usage; the rows contain only the largest groups.
     """
 
     since: datetime
@@ -56,7 +55,7 @@ class UsageReport:
 
 @dataclass(frozen=True, slots=True)
 class UsagePrice:
-    """Price of one unit of a slot for one hour; without a resource group, the default."""
+    """Price of one unit of a slot for one hour; without a resource group, the default price."""
 
     resource_group: str | None
     slot: str

@@ -30,7 +30,7 @@ class _Group:
     # the head, if any.
     head: str = ""
     head_at: datetime | None = None
-    # Window: sessions that arrive later may start if they end before this reservation starts.
+    # Window: sessions that arrive later may start if they end before the start of this reservation.
     window_of: Reservation | None = None
     priorities: Counter[int] = field(default_factory=Counter)
 
@@ -60,8 +60,7 @@ class Labels:
             for name in queue.groups()
             for group_queue in [queue.group_queue(name)]
         }
-        # The time after which the starts of coupled groups are uncertain, by the root of the
-        # groups.
+        # Time after which starts are uncertain, by the root of the coupled groups.
         self._uncertain_after: dict[str, datetime] = {}
         for group in self._groups.values():
             group_queue = group.group_queue

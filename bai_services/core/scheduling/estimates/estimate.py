@@ -43,8 +43,8 @@ def estimate_starts(queue: Queue, budget: Budget | None = None) -> dict[str, Est
     limit; without a limit, it ends after the run time learned for its kind. A session that starts
     in the simulation ends at its limit or after the learned run time, whichever is earlier. A
     session may start when all its dependencies have ended. ``Labels`` determines the certainty of
-    each estimate. Victims of existing preemption plans end when they are to be stopped; the
-    simulation makes no new plans.
+    each estimate. Victims of existing preemption plans end at their planned stop; the simulation
+    makes no new plans.
 
     The queue must not change during the call.
     """
@@ -67,7 +67,7 @@ class _Simulation:
         self._labels = Labels(queue, self._pending)
         # Number of unfinished dependencies, by session.
         self._left: dict[str, int] = {}
-        # For the id of each session, the ids of the sessions that depend on it.
+        # Ids of the dependent sessions, by session id.
         self._dependents: dict[str, list[str]] = {}
         stops = queue.stops()
         for running in queue.all_running():
@@ -112,7 +112,8 @@ class _Simulation:
     def _next_pass_at(self) -> datetime | None:
         """Return the time of the next pass, or None if no event remains.
 
-        The next pass is due when the next session ends, or at the queue's wake time if earlier.
+        The next pass is due at the next end of a session or at the queue's wake time, whichever is
+        earlier.
         """
         times = [self._ends[0].at] if self._ends else []
         wake = self._queue.next_wake_at()
@@ -128,7 +129,7 @@ class _Simulation:
         return ended
 
     def _release_dependents(self, ended: Iterable[str], at: datetime) -> list[PendingSession]:
-        """Return the sessions whose last dependency has ended, as copies without dependencies."""
+        """Return sessions that wait for no more dependencies, as copies without dependencies."""
         released = []
         for other in ended:
             for session_id in self._dependents.get(other, ()):

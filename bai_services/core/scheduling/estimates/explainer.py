@@ -195,7 +195,7 @@ def _not_before(queue: Queue, pending: PendingSession) -> Reason:
 
 
 def _kept(cap: Violation) -> CodedText:
-    """Return the text for a cap that the session respects."""
+    """Return the text for a cap that the session does not exceed."""
     amounts = {"used": cap.used, "limit": cap.limit, "asked": cap.asked}
     if cap.slot == SESSIONS:
         return TextTemplate.QUOTA_OF_SESSIONS_KEPT.text(cap.coded_scope, **amounts)
@@ -214,7 +214,7 @@ def _resources(group_queue: GroupQueue, pending: PendingSession) -> Reason:
 
 
 def _placed_request(pending: PendingSession) -> Request:
-    """Return the request whose capacity is explained.
+    """Return the request for the capacity check.
 
     If maintenance withholds every agent, that is a separate check.
     """
@@ -273,8 +273,8 @@ class _SuggestionFinder:
     def _would_start(self, pending: PendingSession) -> bool:
         """Return whether a session could start now.
 
-        This requires an active group, free quota and capacity, and no earlier session that must
-        not be overtaken.
+        This requires an active group, free quota, free capacity, and that the session overtakes no
+        session that it must not overtake.
         """
         queue = self._queue
         group_queue = queue.group_queue(pending.request.resource_group)

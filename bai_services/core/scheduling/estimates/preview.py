@@ -16,9 +16,9 @@ from .explainer import Choices, Explainer
 class Preview:
     """Estimated start, caps and explanation of a session as if it were created now.
 
-    ``caps`` has a pair for each cap that applies to the session: whether the session respects the
-    cap, and the cap with the requested amount. ``explanation`` is None if the session would start
-    at once.
+    ``caps`` has a pair for each cap that applies to the session: whether the session stays within
+    the cap, and the cap with the requested amount. ``explanation`` is None if the session would
+    start at once.
     """
 
     estimate: Estimate

@@ -48,13 +48,13 @@ class NameTable:
         return self._labels.setdefault(name, len(self._labels))
 
     def kind(self, row: Ints, facts: Ints) -> int:
-        """Return a number that is equal for agents with equal static facts."""
+        """Return the number of an agent's kind, which is equal for equal static facts."""
         return self._kinds.setdefault((row.tobytes(), facts.tobytes()), len(self._kinds))
 
     def mask(self, models: Sequence[str]) -> int:
         """Return a bit mask of models; ANY if ``models`` is empty.
 
-        Only the first 62 models have a bit, so a request for named models never matches later
+        Only the first 62 models have a bit, so a request with named models never matches other
         models.
         """
         if not models:

@@ -25,7 +25,7 @@ def warm_up() -> None:
     request = placer.prepare(Request(slots, "warm", ""))
     placed = placer.place(request)
     placer.release(placed or ())
-    # The second search of a request and the second fork call functions that the first ones do not.
+    # A second search and a second fork call functions that the first search and fork do not call.
     placer.fits_each([request])
     placer.recycle(placer.fork())
     placer.fork()

@@ -39,7 +39,7 @@ class AgentState:
         return min(limit, max(0, self.capacity.get(slot, 0) - self.used.get(slot, 0)))
 
     def emptied(self) -> AgentState:
-        """Return the agent with no sessions on it."""
+        """Return the agent without sessions."""
         devices = tuple(replace(d, used=0, share_in_force=0) for d in self.devices)
         return replace(self, used={}, devices=devices)
 
@@ -65,7 +65,7 @@ class Request:
     mode: Mode = Mode.SINGLE_NODE
     designated_agents: tuple[str, ...] = ()
     designation: Designation = Designation.STRICT
-    # Agents of earlier placements of this session that failed: used only if no other agent fits.
+    # Agents on which this session has failed: used only if no other agent fits.
     avoid: tuple[str, ...] = ()
     # Whether a share of at most one device may be divided over several devices, and a larger share
     # into unequal parts.
@@ -91,6 +91,6 @@ class Refusal:
 
     text: CodedText
     shortages: tuple[Shortage, ...] = ()
-    # Number of agents that could run the request if they were empty; if there is no such agent, the
+    # Number of agents that could run the request if they were empty; if that number is 0, the
     # number of all agents.
     agents: int = 0

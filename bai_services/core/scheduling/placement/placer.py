@@ -45,8 +45,8 @@ _POLICY_NUMBERS = MappingProxyType(
 )
 # Initial number of rows for requests with cached scores.
 _INITIAL_ROWS = 64
-# When all rows are used, the cache grows for a new request, unless it already has room for this
-# number of scores: then the new request replaces the oldest one.
+# When all rows are used, the cache grows for a new request up to this number of scores. At this
+# size, the new request replaces the oldest one.
 _MAX_SCORES = 8_000_000
 # Maximum number of discarded forks that are stored for reuse.
 _MAX_SPARE_FORKS = 2
@@ -90,9 +90,9 @@ class Placer:
     ) -> None:
         """Load the agents.
 
-        ``tables`` are for the policies priced and fgd; the default tables are derived from the
-        capacity of the agents. ``seed`` is for the policy random. ``last_agent``, the agent chosen
-        last, is for the policy round-robin.
+        ``tables`` are for the policies priced and fgd; by default, they are derived from the
+        capacity of the agents. ``seed`` is for the policy random. ``last_agent`` (the agent chosen
+        last) is for the policy round-robin.
         """
         self._policy_number = _POLICY_NUMBERS[policy]
         self._seed = seed
@@ -238,7 +238,7 @@ class Placer:
         return results
 
     def count_fitting(self, handle: int) -> int:
-        """Return how many of the kernels of a request fit now."""
+        """Return the number of kernels of a request that fit now."""
         prepared = self._requests[handle]
         if prepared.searches == 1:
             fits = self._search(handle, is_allocating=False)[0] >= 0

@@ -57,7 +57,7 @@ class PreparedRequest:
     def placements(
         self, agent: AgentState, result: SearchResult, picks: Ints
     ) -> tuple[Placement, ...]:
-        """Return the placements that a search allocated on an agent, one per kernel of the search.
+        """Return the placements that a search has allocated on an agent, one per kernel.
 
         ``picks`` is the score cache's buffer of picks; the next search overwrites it.
         """

@@ -61,7 +61,7 @@ def _matches(columns: Columns, row: Ints) -> tuple[Mask, Mask]:
 
 
 def _able(agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints) -> Mask:
-    """Return which agents could run the request if they had enough free resources."""
+    """Return a mask of the agents that could run the request with enough free resources."""
     fits, has_driver = _matches(columns, row)
     able: Mask = (columns.agents[:, c.OPEN] == 1) & fits & has_driver
     if request.designated_agents and request.designation == Designation.STRICT:
@@ -100,7 +100,7 @@ def _none_able(
 
 
 def _shortages(columns: Columns, able: Mask, request: Request, row: Ints) -> list[Shortage]:
-    """Return a shortage for each slot that, considered alone, no agent can provide."""
+    """Return a shortage for each slot that no agent can provide, even without the other slots."""
     shortages: list[Shortage] = []
     need = 0
     for slot, amount in request.slots.items():
@@ -126,7 +126,7 @@ def _shortages(columns: Columns, able: Mask, request: Request, row: Ints) -> lis
 
 
 def _serving(facts: Ints, row: Ints, need: int) -> Mask:
-    """Return which devices have the family and a model of a need."""
+    """Return a mask of the devices with the family and a model of a need."""
     family, _, _, models = row[c.NEED_START + c.NEED_WIDTH * need :][: c.NEED_WIDTH]
     serving: Mask = facts[:, :, c.FAMILY] == family
     if models != c.ANY:
@@ -179,11 +179,10 @@ def _max_available(columns: Columns, able: Mask, row: Ints, need: int) -> int:
 def _shares_in_force(columns: Columns, able: Mask, row: Ints, need: int) -> list[int]:
     """Return the shares in force on devices with enough free capacity for the request.
 
-    ``UNMATCHABLE_SHARE`` stands for the share of a device that accepts no session until it is
-    empty.
+    ``UNMATCHABLE_SHARE`` is the share of a device that accepts no session until it is empty.
 
-    The result is empty if another device can serve the request: then the shares in force are not
-    the reason.
+    The result is empty if another device can serve the request, because shares in force are then
+    not the reason.
     """
     columns_of_need = row[c.NEED_START + c.NEED_WIDTH * need :][: c.NEED_WIDTH]
     amount = int(columns_of_need[c.NEED_AMOUNT])
@@ -194,7 +193,7 @@ def _shares_in_force(columns: Columns, able: Mask, row: Ints, need: int) -> list
     could &= facts[:, :, c.MAX_SHARE] >= amount
     in_force = facts[:, :, c.IN_FORCE]
     others = could & (in_force > 0) & (in_force != amount)
-    # A share in force below the minimum, which was raised later, is not available either.
+    # A share in force is also unavailable if it is below a minimum that was raised later.
     in_force = np.where(in_force < facts[:, :, c.MIN_SHARE], c.UNMATCHABLE_SHARE, in_force)
     return [] if (could & ~others).any() else sorted(set(in_force[others].tolist()))
 

@@ -1,1 +1,1 @@
-"""Preemption: rules for stopping running sessions in favour of pending ones, and plans."""
+"""Preemption: rules and plans for stopping running sessions so that pending sessions can start."""

@@ -11,8 +11,8 @@ MAX_GRACE_SECONDS = 3600
 
 
 class VictimScope(StrEnum):
-    """Whose sessions a pending session may preempt: those of the same user, project or domain, or
-    all sessions of the resource group.
+    """The sessions that a pending session may preempt: sessions of the same user, project or
+    domain, or all sessions of the resource group.
     """
 
     USER = "user"
@@ -24,7 +24,7 @@ class VictimScope(StrEnum):
 class VictimOrder(StrEnum):
     """Which sessions of the lowest priority are preempted first.
 
-    ``newest``: those that have run for the shortest time, so that the least work is lost.
+    ``newest``: sessions with the shortest run time, so that little work is lost.
     ``fewest-sessions``: as few sessions as possible, then the newest.
     """
 

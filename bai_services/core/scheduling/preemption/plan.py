@@ -21,7 +21,7 @@ class Plan:
     """The plan of a pending session, the beneficiary.
 
     ``victims`` are ids of running sessions, with the rule by which each is preempted. The
-    beneficiary fits on ``placements`` when all of them have ended.
+    beneficiary fits on ``placements`` when all victims have ended.
     """
 
     victims: tuple[tuple[str, Rule], ...]
@@ -50,8 +50,8 @@ class Preemption:
 def to_hold(wanted: Iterable[Placement], still_used: Iterable[Placement]) -> tuple[Placement, ...]:
     """Return the part of ``wanted`` that does not overlap ``still_used``.
 
-    If this part is allocated, all of ``wanted`` becomes available when the sessions that occupy
-    ``still_used`` have ended, and no other session can take it before.
+    While this part is allocated, no other session can take it. All of ``wanted`` becomes available
+    when the sessions that occupy ``still_used`` have ended.
     """
     amounts, used = _amounts(wanted), _amounts(still_used)
     held = []

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class PlanOutcome(StrEnum):
-    """How a plan ended; ``dropped``: it no longer helped, so victims that still ran continue."""
+    """How a plan ended; ``dropped``: the plan no longer helped; running victims continue."""
 
     STARTED = "started"
     DROPPED = "dropped"
@@ -20,7 +20,7 @@ class PlanOutcome(StrEnum):
 class PreemptedSession:
     """A victim of a plan; ``rule``: priority, job-priority or fair-share.
 
-    ``stopped_at``: when its stop was requested; None: not yet, or no stop was needed.
+    ``stopped_at``: when the stop was requested; None: not yet, or no stop was needed.
     """
 
     session_id: str
@@ -60,7 +60,7 @@ class ListedPreemption:
 class SessionPreemption:
     """The announced preemption of a running session; ``mode``: reschedule or terminate.
 
-    ``reason`` is the rule in English, ``coded`` the same as a code with values.
+    ``reason`` describes the rule in English; ``coded`` is the same text as a code with values.
     """
 
     stops_at: datetime

@@ -1,4 +1,4 @@
-"""Which pending session may preempt which running session."""
+"""Rules that decide which running sessions a pending session may preempt."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KIND_OF_SCOPE = {
 
 
 def rule_of(options: PreemptionOptions, waiting: Rank, victim: Rank) -> Rule | None:
-    """Return the rule by which a pending session may preempt a running one; None: it may not.
+    """Return the rule by which a pending session may preempt a running session, or None.
 
     For ``FAIR_SHARE``, the caller must also compare the shares of the users. The minimum run time
     and ``is_preemptible`` of the running session are not checked here.

@@ -13,7 +13,7 @@ _TEMPLATES = {
 
 
 def preemption_text(rule: Rule, group: str, priority: int) -> CodedText:
-    """Return why a session is preempted; ``priority`` is its own."""
+    """Return why a session is preempted; ``priority`` is the priority of the preempted session."""
     template = _TEMPLATES[rule]
     if rule is Rule.PRIORITY:
         return template.text(group=group, priority=priority)

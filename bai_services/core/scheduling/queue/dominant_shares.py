@@ -73,7 +73,7 @@ class DominantShares:
         return share
 
     def of_with(self, user: Scope | None, amounts: Amounts) -> float:
-        """Return the dominant share of a user who holds these amounts in addition."""
+        """Return the dominant share that a user would have with additional ``amounts``."""
         held = self._held.get(user, {})
         return self._largest(self.of(user), {n: held.get(n, 0) + a for n, a in amounts.items()})
 
@@ -150,6 +150,6 @@ def _slot_weight(name: str, options: FairShare) -> float:
 
 
 def fair_scopes(scopes: Iterable[Scope]) -> tuple[Scope | None, ...]:
-    """Return the (domain, project, user) of a session, which fair-share compares in this order."""
+    """Return the (domain, project, user) of a session, the order in which fair-share compares."""
     by_kind = {scope.kind: scope for scope in scopes}
     return tuple(by_kind.get(kind) for kind in _FAIR_KINDS)

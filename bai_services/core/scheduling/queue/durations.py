@@ -12,8 +12,8 @@ from .model import Certainty, PendingSession, RunningSession
 
 # Number of the latest ended sessions whose run times are stored for each kind.
 WINDOW = 256
-# The run time of a session is predicted from the ended sessions that ran longer than the session
-# has run so far, if there are at least this many.
+# Minimum number of ended sessions for a prediction. Only sessions that ran longer than the elapsed
+# time of the session are considered.
 _MIN_SAMPLES = 5
 
 
@@ -65,7 +65,8 @@ class Durations(Mapping[str, Sequence[int]]):
         The session has run ``elapsed`` seconds so far. If ``elapsed`` is not 0, only ended sessions
         that ran longer are considered. If there are fewer than ``_MIN_SAMPLES`` of them, the result
         is twice the elapsed time: without further information, the remaining time is equally likely
-        to be longer or shorter than the elapsed time. None: no session of the kind has ended.
+        to be longer or shorter than the elapsed time. The result is None if no session of the kind
+        has ended.
         """
         ordered = self._ordered(kind)
         if not ordered:

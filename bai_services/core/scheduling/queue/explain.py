@@ -202,8 +202,8 @@ def behind(group_queue: GroupQueue) -> Reason:
 def reserved(reservation: Reservation) -> Reason:
     """Return a passed check which states that capacity is reserved, and from when.
 
-    The time is not certain: a session that exceeds a quota now may still start first. The estimate
-    of the session states how certain the time is.
+    The time is not certain: a session that exceeds a quota now may still start first. The session's
+    estimate states the certainty.
     """
     at = None if reservation.starts_at is None else reservation.starts_at.isoformat()
     return reason(
@@ -221,7 +221,7 @@ def reserved(reservation: Reservation) -> Reason:
 def preempts(plan: Plan) -> Reason:
     """Return a passed check which states that other sessions are stopped for a session.
 
-    It does not name them, because its owner may not be allowed to see them.
+    The check does not name these sessions, because the owner may not be allowed to see them.
     """
     at = plan.starts_at.isoformat()
     return reason(

@@ -45,7 +45,7 @@ class GroupPass:
         self._now = now
         self._durations = durations
         self._no_capacity: set[int] = set()
-        # Requests that do not fit outside the reserved placements (``Reserver``).
+        # Requests that do not fit outside the reserved placements (see ``Reserver``).
         self._no_capacity_beside: set[int] = set()
         # Requests that do not fit at version ``_full_version`` of the placer.
         self._full: set[int] = set()
@@ -209,7 +209,7 @@ class GroupPass:
         return moves != before
 
     def _note_capped_ahead(self, turns: Turns, shape: Shape) -> None:
-        """Record whether a session over a cap precedes the first one that lacks free capacity."""
+        """Record whether a session over a cap precedes the first session without free capacity."""
         if self._capped is not None:
             priority, capped_key = self._capped
             key = turns.key_of(shape)
@@ -225,8 +225,8 @@ class GroupPass:
             if placements is None:
                 self._no_capacity.add(handle)
             return placements
-        # Record the failure by request. All sessions with this request that may still run when the
-        # reservation starts are limited to the same capacity, so none of them fits.
+        # Record the failure by request: all sessions with this request that may still run when the
+        # reservation starts compete for the same capacity, so none fits.
         if handle in self._no_capacity_beside:
             return None
         placements = reserver.place(pending, handle)

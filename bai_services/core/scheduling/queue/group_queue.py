@@ -65,8 +65,8 @@ class GroupQueue:
         self.ending: dict[str, RunningSession] = {}
         # Sessions that may be preempted; None: no pass has needed them yet.
         self.candidates: Candidates | None = None
-        # Whether passes may make new plans, and when the next one may be possible although nothing
-        # else changes.
+        # Whether passes may make new plans, and when the next plan may be possible without other
+        # changes.
         self.may_plan = True
         self.next_plan_at: datetime | None = None
         self.unreported: list[str] = []  # excluded sessions whose reasons are not reported yet
@@ -103,7 +103,7 @@ class GroupQueue:
     def fork(self, quotas: Quotas) -> GroupQueue:
         """Return a read-only copy.
 
-        The copy shares the shapes with this queue, so the members of shapes can still change.
+        The copy shares its shapes with this queue, so their members can still change.
         """
         other = copy.copy(self)
         other.quotas = quotas
@@ -120,9 +120,9 @@ class GroupQueue:
     def fork_to_run(self, quotas: Quotas, pending: Mapping[str, PendingSession]) -> GroupQueue:
         """Return a copy with separate shapes, on which passes can be run.
 
-        This queue may itself be a fork, whose original may since have changed the shared members of
-        shapes and the shared alarms. Therefore the members are rebuilt from ``pending``, and the
-        alarms from the deferred sessions. Passes on the copy make no new plans for preemption.
+        If this queue is a fork, its original may have changed the shared members of shapes and the
+        shared alarms. Therefore the members are rebuilt from ``pending``, and the alarms from the
+        deferred sessions. Passes on the copy make no new preemption plans.
         """
         other = self.fork(quotas)
         copies = {id(shape): shape.without_members(other.placer) for shape in self.shapes.values()}
@@ -268,9 +268,7 @@ class GroupQueue:
         return frozenset(key for plan in plans if plan is not None for key in plan.victim_ids)
 
     def ended_before(self, until: datetime) -> list[RunningSession]:
-        """Return the running sessions that are being stopped, or that end at the latest at
-        ``until``.
-        """
+        """Return the running sessions that are being stopped or end no later than ``until``."""
         count = bisect_right(self.by_end, until, key=lambda end: end[0])
         with_end = {key: self.running[key] for _, _, key in self.by_end[:count]}
         return list({**self.ending, **with_end}.values())

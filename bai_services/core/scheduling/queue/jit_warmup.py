@@ -39,7 +39,7 @@ def warm_up() -> None:
 
 
 def is_compiled() -> bool:
-    """Return whether `warm_up` only has to load code that an earlier call has compiled."""
+    """Return whether the code is compiled, so that `warm_up` only has to load it."""
     return stamp_of(_SOURCES).exists()
 
 

@@ -129,7 +129,7 @@ class PendingSession:
     max_run_seconds: int | None = None
     # Session type and image without its tag: run times are learned per kind.
     kind: str = ""
-    # Id of the advance reservation that the session asks for; "": none.
+    # Id of the requested advance reservation, or "".
     reservation_id: str = ""
     # Set while maintenance or an advance reservation restricts the agents: the reason, and the
     # request without restriction.
@@ -142,7 +142,7 @@ class PendingSession:
     plan: Plan | None = None
 
     def without_maintenance(self) -> PendingSession:
-        """Return the session as it is without the restriction of its agents."""
+        """Return the session without the restriction of its agents."""
         if self.unrestricted is None:
             return self
         return replace(self, request=self.unrestricted, maintenance=None, unrestricted=None)
@@ -163,7 +163,7 @@ class RunningSession:
     priority: int = DEFAULT_PRIORITY
     job_priority: int = 0
     is_preemptible: bool = True
-    # Whether it has started and no stop was requested; whether a stop was requested.
+    # ``is_running``: started, and no stop was requested. ``is_ending``: a stop was requested.
     is_running: bool = True
     is_ending: bool = False
 
@@ -260,10 +260,10 @@ class PassResult:
     """Decisions in the order in which they must be written, and reasons of the pending sessions.
 
     ``reasons`` is a view that is valid until the queue changes; sessions of one shape share a
-    tuple. ``wake_at`` is the time at which the next pass is due even without changes; None: no such
-    pass is due. ``changed`` holds the reasons that no earlier result of the same queue has
-    reported. ``preemptions`` are new plans of sessions that do not fit. ``dropped_plans`` are the
-    sessions whose plan no longer helps.
+    tuple. ``wake_at`` is the time at which the next pass is due without changes; None: no time.
+    ``changed`` holds the reasons that the queue has not reported before. ``preemptions`` are new
+    plans for sessions that do not fit. ``dropped_plans`` are the sessions with a plan that no
+    longer helps.
     """
 
     decisions: tuple[Decision, ...]

@@ -25,7 +25,7 @@ class _Lane:
 
 
 class Turns:
-    """Iterates over pending sessions in order, while the caller places them or skips their shapes.
+    """Iterator over pending sessions in order; the caller places sessions or skips their shapes.
 
     ``standing`` returns the current standing of a party. A party's standing must never decrease
     during the iteration.
@@ -39,7 +39,7 @@ class Turns:
         *,
         before: Turns | None = None,
     ) -> None:
-        """Sort the shapes; begin at the positions within shapes that ``before`` has reached."""
+        """Sort the shapes; continue at the positions within shapes that ``before`` has reached."""
         self._sign = -1 if order is Order.LIFO else 1
         self._shared = order in (Order.FIFO, Order.LIFO)
         self._standing = standing
@@ -91,7 +91,7 @@ class Turns:
         return shape.members[at] if self._sign > 0 else shape.members[-1 - at]
 
     def advance(self) -> None:
-        """Advance by one session; sort its shape again, by the key of the shape's next session."""
+        """Advance by one session; sort its shape by the key of the shape's next session."""
         _, n, lane = self._heap[0]
         shape = lane.shapes[0][2]
         at = self._next[shape.number] = self._next.get(shape.number, 0) + 1

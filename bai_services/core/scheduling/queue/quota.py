@@ -68,7 +68,7 @@ class Quotas:
             self.set_usage(scope, used)
 
     def copy(self) -> Quotas:
-        """Return an independent copy; it shares only objects that never change."""
+        """Return an independent copy, which shares only immutable objects."""
         other = copy.copy(self)
         other._row, other._slot, other._slots = dict(self._row), dict(self._slot), [*self._slots]
         other._caps = list(self._caps)
@@ -88,7 +88,7 @@ class Quotas:
         """Return the amount that one session with ``slots`` adds to each column (1 in the first,
         which counts sessions).
 
-        The array does not contain columns that are added later; they count as 0.
+        Columns that are added later are missing from the array and count as 0.
         """
         need = self._need_of.get(slots)
         if need is None:
@@ -118,11 +118,11 @@ class Quotas:
         _add_usage(self._usage, rows, need, -1)
 
     def checks(self, rows: Ints, need: Ints) -> list[tuple[bool, Violation]]:
-        """Return a pair for each cap that applies to a session: whether the session respects the
-        cap, and the cap with the requested amount.
+        """Return a pair for each cap that applies to a session: whether the session stays within
+        the cap, and the cap with the requested amount.
 
-        The caps are in the order of ``rows``. Those of one scope are sorted by the name of the
-        slot, with the cap on sessions last.
+        The caps are in the order of ``rows``. Within a scope, they are sorted by slot name, with
+        the cap on sessions last.
         """
         return [
             (asked + used <= limit, violation(caps, slot, asked, limit, used))
@@ -150,7 +150,7 @@ class Quotas:
         return smallest
 
     def all_caps(self) -> dict[Scope, ScopeCaps]:
-        """Return the caps of every scope that has any."""
+        """Return the caps of every scope with caps."""
         return {scope: caps for scope, n in self._row.items() if (caps := self._caps[n])}
 
     def all_usage(self) -> dict[Scope, dict[str, int]]:

@@ -12,8 +12,8 @@ from .model import Certainty, PendingSession, Reservation, RunningSession
 from .releases import Release, Releases, release_of
 
 _CERTAINTIES = (Certainty.KNOWN, Certainty.ESTIMATED, Certainty.UNKNOWN)
-# Maximum failed attempts per pass to move the reservation. After these, the reservation is not
-# moved for the rest of the pass.
+# Maximum number of failed attempts to move the reservation in a pass. After that, the reservation
+# is not moved for the rest of the pass.
 _MAX_FAILED_MOVES = 4
 
 
@@ -27,7 +27,7 @@ class Reserver:
     an enforced end is certain; a learned run time is not.
 
     If the ends are unknown, the placements of the sessions that have run longest are reserved, and
-    no other session may start there, however short. The reserved session then only waits for
+    no other session may start there, even a short one. The reserved session then only waits for
     sessions that are already running.
     """
 
@@ -41,9 +41,9 @@ class Reserver:
     ) -> None:
         """Store the running sessions of the group, or their releases.
 
-        ``placer`` must include the usage of these sessions. ``carry_out`` changes a fork of it as
-        if the plans of the group (``GroupPlans``) were already carried out; then the sessions must
-        be those of this state.
+        ``placer`` must include the usage of these sessions. ``carry_out`` changes a fork of the
+        placer as if the plans of the group (``GroupPlans``) were already carried out; the running
+        sessions must match this state.
         """
         self._carry_out = carry_out
         self._placer = placer
@@ -146,7 +146,7 @@ class Reserver:
         return _CERTAINTIES[max(ranks, default=0)]
 
     def ends_before(self, pending: PendingSession) -> bool:
-        """Return whether a session that starts now certainly ends before the reserved one starts.
+        """Return whether a session that starts now certainly ends before the reserved start.
 
         False if nothing is reserved or the time is unknown.
         """
@@ -160,7 +160,7 @@ class Reserver:
         return is_known and end.seconds <= self._seconds
 
     def place(self, pending: PendingSession, shape: int) -> tuple[Placement, ...] | None:
-        """Place a session like ``Placer.place``, but only if this does not delay the reserved one.
+        """Place a session like ``Placer.place``, but only without delay for the reserved session.
 
         The request must have been prepared before ``reserve`` was called.
         """

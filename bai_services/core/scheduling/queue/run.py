@@ -36,7 +36,7 @@ from .shape import Shape, session_slots, shape_key
 
 
 def run_pass(snapshot: Snapshot) -> PassResult:
-    """Run one pass: decide which sessions start where, and explain why the others do not.
+    """Run one pass: decide which sessions start where, and explain why others do not start.
 
     The result is deterministic.
     """
@@ -138,7 +138,7 @@ class Queue:
         return list(self.group_queue(group).running.values())
 
     def stops(self) -> dict[str, datetime]:
-        """Return when victims of preemption plans are stopped."""
+        """Return the planned stop times of the victims of preemption plans."""
         return {
             key: plan.stops_at
             for group_queue in self._group_queues.values()
@@ -448,7 +448,9 @@ class Queue:
         return decisions
 
     def _affected(self, before: set[str], known: Mapping[str, int], made: int) -> list[GroupQueue]:
-        """Return the groups affected by what other groups decided or reserved since their round."""
+        """Return the groups affected by decisions or reservations of other groups since their
+        round.
+        """
         if len(self._group_queues) == 1:
             return []
         # The quota of a reserved session is charged already, so its start does not change the
@@ -508,7 +510,7 @@ class Queue:
         return last
 
     def next_wake_at(self) -> datetime | None:
-        """Return when the next pass is due even without changes; None if no pass is due."""
+        """Return when the next pass is due without changes; None if no pass is due."""
         times = [
             at
             for group_queue in self._group_queues.values()
@@ -536,7 +538,7 @@ class Queue:
         session_id: str,
         placements: tuple[Placement, ...],
     ) -> RunningSession:
-        """Turn a pending session that a pass has placed into a running one."""
+        """Turn a pending session that a pass has placed into a running session."""
         pending = self._pending.pop(session_id)
         seconds = pending.max_run_seconds
         running = RunningSession(
@@ -580,7 +582,7 @@ class Queue:
 
     @property
     def is_restricted(self) -> bool:
-        """Whether maintenance or an advance reservation restricts the agents of any session."""
+        """Whether maintenance or an advance reservation restricts any session."""
         return any(group_queue.is_restricted for group_queue in self._group_queues.values())
 
     def count_deferred(self) -> int:

@@ -26,10 +26,10 @@ _NO_LIMIT = 2**62
 # Maximum number of shapes selected at once for fifo and lifo; a pass rarely starts more.
 MAX_SELECTED = 16
 # Capacity state of a request. NO_CAPACITY: does not fit now. HAS_CAPACITY: fits now. NEVER_FITS:
-# does not fit even if all running sessions end. After a reservation was made, there are two more
-# states. FITS_BESIDE: also fits outside the reserved placements. UNTRIED: fits only inside them,
-# and moving the reservation has not been tried yet. HAS_CAPACITY then means: fits only inside them,
-# and moving the reservation failed or is no longer allowed.
+# does not fit even if all running sessions end. A reservation adds two states. FITS_BESIDE: also
+# fits outside the reserved placements. UNTRIED: fits only inside the reserved placements, and
+# moving the reservation has not been tried yet. HAS_CAPACITY then means: fits only inside the
+# reserved placements, and moving the reservation failed or is no longer allowed.
 NO_CAPACITY, HAS_CAPACITY, NEVER_FITS, FITS_BESIDE, UNTRIED = 0, 1, -1, 2, 3
 
 
@@ -106,7 +106,7 @@ def _select(facts, rows, need, usage, limits, states, longest, is_shared, first,
 
 @njit(cache=True, nogil=True)
 def _drop_after_first_full(facts, states, chosen, count):  # type: ignore[no-untyped-def]
-    """Drop the shapes behind the first one without capacity; return the number that remains."""
+    """Drop the shapes behind the first shape without capacity; return the number of the others."""
     last = -1
     for at in range(count):
         if states[facts[chosen[at], HANDLE]] == NO_CAPACITY and _is_before(facts, chosen[at], last):
@@ -279,10 +279,10 @@ class Selection:
     ) -> Selected:
         """Return the shapes that a pass must examine.
 
-        ``capacity_states`` returns the capacity states of handles. ``longest`` is the maximum run
+        ``capacity_states`` returns the capacity states of handles. ``longest`` is the longest run
         time in seconds with which a session certainly ends before the reservation starts; -1 if no
-        run time is short enough. Without a reservation, it is None, or for aggressive backfill
-        above every run time.
+        run time is short enough. Without a reservation, ``longest`` is None; for aggressive
+        backfill, it exceeds every run time.
         """
         self._refresh(order)
         handles = list(self._handles)

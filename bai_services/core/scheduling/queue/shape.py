@@ -22,7 +22,7 @@ def session_slots(pending: PendingSession) -> ResourceSlots:
 
 
 def shape_key(pending: PendingSession) -> ShapeKey:
-    """Return the key of a session's shape: equal for interchangeable sessions of a pass."""
+    """Return the key of a session's shape, which is equal for interchangeable sessions."""
     return (
         pending.request,
         pending.scopes,
@@ -32,7 +32,7 @@ def shape_key(pending: PendingSession) -> ShapeKey:
         pending.job_priority,
         # A session with a plan has its own shape.
         None if pending.plan is None else pending.id,
-        # The request without restriction is not needed: the restricted one implies it.
+        # The request without restriction is not needed: the restricted request implies it.
         None if pending.maintenance is None else str(pending.maintenance),
         pending.reservation_id,
     )
@@ -41,8 +41,8 @@ def shape_key(pending: PendingSession) -> ShapeKey:
 class Shape:
     """Pending sessions that, for the scheduler, differ only in their creation order.
 
-    ``members`` are (sequence, id) pairs, sorted. ``pending`` is the session for which the shape was
-    created; it may have left the queue.
+    ``members`` are sorted (sequence, id) pairs. ``pending`` is the session for which the shape was
+    created; this session may have left the queue.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""Compare the recorded history of a resource group with replays of it under several policies."""
+"""Compare the recorded history of a resource group with replays under several policies."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CURRENT = "current"
 INTERVALS = 96
 # Starts that differ by at most 5 s count as equal: recorded starts include the delay of a pass.
 EQUAL_SECONDS = 5
-# Maximum number of projects, and of users, of each domain in a result. The projects and users with
-# the longest total wait are kept.
+# Maximum number of projects, and of users, of each domain in a result: those with the longest total
+# wait.
 MAX_GROUPS = 50
 
 
@@ -65,7 +65,7 @@ class Utilization:
 
 @dataclass(frozen=True, slots=True)
 class Shifts:
-    """How many sessions start earlier, later or at the same time, compared with another report."""
+    """Number of sessions that start earlier, later or at the same time as in another report."""
 
     earlier: int
     later: int
@@ -104,7 +104,7 @@ class PolicyReport:
 
 @dataclass(frozen=True, slots=True)
 class CountedGap:
-    """A fact that was not recorded, and how many sessions, agents or quotas it affects."""
+    """A gap in the record, and the number of sessions, agents or quotas that it affects."""
 
     kind: Gap
     count: int
@@ -142,9 +142,10 @@ class FullComparison:
     outside: Mapping[str, tuple[GroupWaits, ...]]
 
     def visible_in(self, domain: str | None) -> Comparison:
-        """Return the comparison with the projects and users of only one domain; None: of all.
+        """Return the comparison with the projects and users of only one domain (None: of all
+        domains).
 
-        The projects of all other domains are merged into one entry without a name, and so are their
+        The projects of all other domains are merged into one entry without a name; so are the
         users.
         """
         if domain is None:

@@ -47,7 +47,7 @@ class UsageByDay:
                     used[slot] += amount * job.kernels * seconds
 
     def is_due(self, seconds: int) -> bool:
-        """Return whether the queue must receive the usage again; True at most once per interval."""
+        """Return whether the queue must receive new usage; True at most once per interval."""
         if seconds < self._due:
             return False
         self._due = seconds + _INTERVAL_SECONDS

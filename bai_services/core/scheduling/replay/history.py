@@ -26,7 +26,7 @@ def read_history(document: Any, file: str, group: str | None = None) -> Workload
 
     The document is ``{"sessions": [...], "agents": [...]}``, or only the sessions: a list, or a
     page with ``items``. A session that is still running is replayed as if it ended at the last
-    recorded time of the replayed sessions; a session that never started is skipped.
+    recorded time of any replayed session. A session that never started is skipped.
 
     Raises
     ------

@@ -21,7 +21,7 @@ OPTIONS = "scheduler_opts"
 
 @dataclass(frozen=True, slots=True)
 class ReplayPolicy:
-    """Order and options of a resource group, and the name of the policy in the report."""
+    """Order and options of a resource group, with a name for the report."""
 
     name: str
     order: Order

@@ -23,7 +23,7 @@ DEFAULT_SECONDS = 3600
 
 
 class Gap(StrEnum):
-    """A limitation of a replay: something that the record does not contain."""
+    """A limitation of a replay: a fact that the record does not contain."""
 
     BEHAVIOUR = "behaviour"
     STILL_RUNNING = "still-running"
@@ -35,7 +35,7 @@ class Gap(StrEnum):
     QUOTAS_TODAY = "quotas-today"
 
 
-# Messages for administrators; the number of affected sessions, agents or quotas is shown beside.
+# Messages for administrators; each is shown with the number of affected sessions, agents or quotas.
 GAP_MESSAGES: Mapping[Gap, str] = MappingProxyType(
     {
         Gap.BEHAVIOUR: "Users would have created or cancelled other sessions under another policy",
@@ -57,12 +57,11 @@ GAP_MESSAGES: Mapping[Gap, str] = MappingProxyType(
 class RecordedSession:
     """A session of the record.
 
-    ``placed_at`` is the time of the last placement of the session; None: it was never placed, or is
-    pending again. ``freed_at`` is the time at which its resources were released; None: they are
-    still in use. ``ended_at`` is the end of a session that is no longer live. The session could not
-    start before ``ready_at``: the ``starts_at`` of a batch session or the end of its last
-    dependency, whichever is later; None: neither exists. ``is_blocked`` is true if a dependency has
-    not ended with success.
+    ``placed_at`` is the time of the last placement; None: never placed, or pending again.
+    ``freed_at`` is the time at which the resources were released; None: still in use. ``ended_at``
+    is the end of a session that is no longer live. ``ready_at`` is the earliest possible start: the
+    later of the ``starts_at`` of a batch session and the end of its last dependency; None without
+    both. ``is_blocked``: a dependency has not ended with success.
     """
 
     id: str
@@ -104,9 +103,9 @@ class RecordedAgent:
 class Record:
     """The record of a resource group.
 
-    ``sessions`` were live at some time of the period. ``durations`` are run times of sessions that
-    ended before the period, ``usage`` is the daily usage before it (days since 1970-01-01).
-    ``names`` maps ids of projects and users to their names.
+    ``sessions`` are the sessions that were live during the period. ``durations`` are run times of
+    sessions that ended before the period, ``usage`` is the daily usage before it (days since
+    1970-01-01). ``names`` maps ids of projects and users to their names.
     """
 
     group: str
@@ -249,7 +248,7 @@ def _job(session: RecordedSession, origin: datetime, seconds: int) -> Job:
 
 
 class _Estimates:
-    """Estimated run times of sessions whose run time is unknown."""
+    """Estimates of unknown run times."""
 
     def __init__(
         self, earlier: Mapping[str, Sequence[int]], sessions: Iterable[RecordedSession]

@@ -36,14 +36,14 @@ from .workload import GROUP, Job
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 # Approximate number of samples of the group's state between the first and the last submission.
 _SAMPLES = 1000
-# The request mix is learned from at most this number of the latest requests, as in the manager.
+# Maximum number of latest requests from which the mix is learned, as in the manager.
 _RECENT = 2000
 # Progress is reported at most once per this fraction of the replay.
 _PROGRESS_STEP = 0.01
 
 
 class Start(NamedTuple):
-    """Start of a job, set by the caller instead of decided by the queue."""
+    """Start of a job that the caller sets, instead of the queue."""
 
     seconds: int
     placements: tuple[Placement, ...]
@@ -51,13 +51,13 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """State of the group before the replay, and everything that the policy does not decide.
+    """State of the group before the replay, and events that the policy does not decide.
 
     A job in ``starts`` starts at the time and placements given there. Events before ``begin``
     (None: the first submission) are applied at ``begin``. ``joined`` and ``left`` are times in
-    seconds by agent id; an agent that is in neither is available all the time. ``durations`` are
-    run times of sessions that ended before the replay. ``usage`` is the daily usage before the
-    replay, in the form of ``Snapshot.history`` for one resource group.
+    seconds by agent id; an agent without an entry is always available. ``durations`` are run times
+    of sessions that ended before the replay. ``usage`` is the daily usage before the replay, in the
+    form of ``Snapshot.history`` for one resource group.
     """
 
     begin: int | None = None
@@ -100,9 +100,8 @@ class Replay:
     """Result of a replay.
 
     ``reasons`` explains why jobs were still pending at the end. ``first_reservations`` holds the
-    first reservation of each job that had one, and its time in seconds. ``preemptions``: how often
-    a job was preempted; ``lost_seconds``: run time of the jobs before they were preempted, which is
-    lost.
+    first reservation of each job that had one, and its time in seconds. ``preemptions``: number of
+    preemptions; ``lost_seconds``: total run time that jobs lost through preemption.
     """
 
     agents: tuple[AgentState, ...]
@@ -126,7 +125,7 @@ class _Kind(IntEnum):
 
 
 class _Event(NamedTuple):
-    """An event that is known before the replay; ``subject`` is the id of a job or an agent."""
+    """An event that is known before the replay; ``subject``: the id of a job or an agent."""
 
     seconds: int
     kind: _Kind
@@ -151,7 +150,7 @@ class _World:
     passes: int = 0
 
 
-# Receives the finished part of a replay, 0.0 to 1.0.
+# Function that receives the finished fraction of a replay, 0.0 to 1.0.
 OnProgress = Callable[[float], None]
 
 
@@ -287,7 +286,7 @@ class _Driver:
                 on_progress(part)
 
     def _step(self, seconds: int) -> int | None:
-        """Simulate one second. Return when the queue requests the next pass; None: no request."""
+        """Simulate one second; return when the queue requests the next pass, or None."""
         world, queue = self._world, self._queue
         removed = self._ended(seconds)
         preempted = self._preempted(seconds)
@@ -331,7 +330,7 @@ class _Driver:
         return removed
 
     def _preempted(self, seconds: int) -> list[str]:
-        """Return the victims that are stopped in this second, for sessions that still wait."""
+        """Return the victims to stop in this second, for sessions that still wait."""
         world, preempted = self._world, []
         while world.stops and world.stops[0][0] <= seconds:
             _, victim, session_id = heappop(world.stops)
@@ -353,7 +352,7 @@ class _Driver:
     def _changes(self, seconds: int, removed: list[str]) -> Changes:
         """Return the changes of this second: the sessions in ``removed``, and all due events."""
         pending: dict[str, PendingSession] = {}
-        # Sessions that the last pass has started now run, so that they may be preempted.
+        # Sessions that the last pass has started are now running and may be preempted.
         running = [s for s in self._started if s.id in self._world.ends_at]
         self._started = []
         joined: list[AgentState] = []

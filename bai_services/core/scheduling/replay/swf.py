@@ -36,7 +36,7 @@ FIELDS = (
     "think time",
 )
 UNKNOWN = -1
-# Statuses of the parts of a job that was interrupted; another line describes the whole job.
+# Statuses of the parts of an interrupted job; another line describes the whole job.
 PARTS = (2, 3, 4)
 CANCELLED = 5
 MAX_PROCESSORS = 2**26
@@ -53,8 +53,8 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
     ``MaxProcs`` is the total number of their cores (default: one core per agent). If the header
     defines neither, there is one agent with the cores of the widest job. A job that is wider than
     one agent becomes a multi-node session with as few equal kernels as possible. Memory, preceding
-    jobs and think times are ignored. Jobs that were cancelled before they ran or whose run time is
-    unknown are skipped, and so are the lines for the parts of an interrupted job.
+    jobs and think times are ignored. Jobs that were cancelled before they ran, jobs with an unknown
+    run time, and lines for the parts of an interrupted job are skipped.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def _name(number: float) -> str:
 
 
 def fewest_kernels(processors: int, cores_per_agent: int) -> int:
-    """Return the smallest number of equal kernels of a job such that each fits on one agent."""
+    """Return the smallest number of equal kernels of a job that fit on one agent each."""
     # Divisors come in pairs, so the cost grows with the square root of ``processors``.
     divisors = (n for n in range(1, isqrt(processors) + 1) if processors % n == 0)
     pairs = chain.from_iterable((n, processors // n) for n in divisors)

@@ -23,9 +23,9 @@ class Job:
     """A recorded session. Times are in seconds from the origin of the record.
 
     ``slots`` are the resources of one kernel. ``seconds`` is the run time, ``limit`` the maximum
-    run time; None: no limit. The job enters the queue at ``not_before``, if that is later than
-    ``submitted``, and leaves it at ``cancelled`` if it has not started by then. ``request`` has
-    all properties that placement considers; None: they follow from the other fields.
+    run time; None: no limit. The job enters the queue at the later of ``submitted`` and
+    ``not_before``. It leaves the queue at ``cancelled`` if it has not started by then. ``request``
+    is the placement request; None: derived from the other fields.
     """
 
     id: str
@@ -80,8 +80,8 @@ class RowError(Exception):
 class Workload:
     """The content of a record.
 
-    ``agents`` is empty if the record has none. ``skipped`` counts, by reason, the valid rows that
-    are not replayed.
+    ``agents`` is empty if the record has no agents. ``skipped`` counts, by reason, the valid rows
+    that are not replayed.
     """
 
     jobs: tuple[Job, ...]
@@ -91,7 +91,7 @@ class Workload:
 
 
 def check_new(column: str, name: str, known: set[str]) -> None:
-    """Add a name to ``known``; raise ``RowError`` if it is there already."""
+    """Add a name to ``known``; raise ``RowError`` for a duplicate."""
     if name in known:
         raise RowError(column, f"duplicate {shown(name)!r}")
     known.add(name)

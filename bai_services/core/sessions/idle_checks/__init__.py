@@ -1,1 +1,1 @@
-"""Idle checkers: rules that stop sessions which are not used, and the judging of sessions."""
+"""Idle checkers: rules that stop unused sessions, and the evaluation of these rules."""

@@ -76,7 +76,7 @@ class CheckerSettings:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> CheckerSettings:
-        """Return the settings of a JSON object that ``as_json`` returned."""
+        """Return the settings from a JSON object of ``as_json``."""
         values = {f.name: stored[f.name] for f in fields(cls) if f.name in stored}
         for name, convert in _CONVERTERS.items():
             if name in values:
@@ -94,7 +94,7 @@ class CheckerSettings:
 
     @property
     def resolution(self) -> Resolution:
-        """The samples that a utilization checker uses."""
+        """The resolution of the samples that a utilization checker uses."""
         return FINE if timedelta(seconds=self.max_seconds) <= FINE.kept_for else COARSE
 
     @property
@@ -118,7 +118,7 @@ class Checker:
     settings: CheckerSettings
 
     def applies_to(self, kind: SessionType) -> bool:
-        """Return whether sessions of a type are judged: batch sessions not by network checkers."""
+        """Return whether sessions of a type are judged; network checkers skip batch sessions."""
         if self.type is CheckerType.NETWORK and kind is SessionType.BATCH:
             return False
         return kind in self.settings.session_types
@@ -161,7 +161,7 @@ def check_settings(kind: CheckerType, settings: CheckerSettings) -> CheckerSetti
 
 
 def metric_family(metric: str) -> str | None:
-    """Return the device family of a metric, None for a metric that every session has."""
+    """Return the device family of a metric; None for a metric that every session has."""
     if metric in COMMON_METRICS:
         return None
     return metric.rpartition("_")[0]

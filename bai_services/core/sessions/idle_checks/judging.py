@@ -25,7 +25,7 @@ from .checkers import (
 from .usage_table import UsageTable, Values
 from .utilization import IdlePoints, SessionRows, idle_points, needed_points, points_left
 
-# Maximum time from the end of an interval until its samples are stored.
+# Maximum delay from the end of an interval until its samples are stored.
 LAGS = {FINE: timedelta(seconds=20), COARSE: timedelta(seconds=75)}
 
 
@@ -40,7 +40,7 @@ class CheckStatus(StrEnum):
 class JudgedSession:
     """A running session. ``reported_at`` is the time of its last activity report.
 
-    ``waiting`` is the number of pending sessions that wait for the same kinds of resources.
+    ``waiting``: number of pending sessions that wait for resources of the same kinds.
     """
 
     id: str
@@ -58,9 +58,8 @@ class JudgedSession:
 class Judgement:
     """The result of one checker for one session.
 
-    ``ends_at``: when the checker stops the session if it is not used, or if its lifetime ends;
-    None: not foreseeable. ``is_due``: the session may be stopped now. ``rule``: the rule with its
-    numbers.
+    ``ends_at``: when the checker will stop the session without further use; None: not foreseeable.
+    ``is_due``: the session may be stopped now. ``rule``: the rule with its numbers.
     """
 
     session_id: str
@@ -83,7 +82,7 @@ def judge(
 ) -> list[Judgement]:
     """Return a judgement for each session and each checker that applies to it.
 
-    Inactivity before ``trusted_since`` does not count, because the clock was changed then.
+    Inactivity before ``trusted_since``, when the clock was changed, does not count.
     """
     judgements: list[Judgement] = []
     cases: dict[str, list[_Case]] = defaultdict(list)
@@ -116,21 +115,21 @@ def window_seconds(settings: CheckerSettings, waiting: int) -> int:
 
 
 def strictest(judgements: Iterable[Judgement]) -> Judgement | None:
-    """Return the judgement with the earliest end, without dry runs; None if none has an end."""
+    """Return the judgement with the earliest end, ignoring dry runs; None without an end."""
     ending = [j for j in judgements if j.ends_at is not None and not j.is_dry_run]
     return min(ending, key=lambda j: (j.ends_at, j.checker.name), default=None)
 
 
 def last_interval(table: UsageTable, now: datetime) -> int:
-    """Return the number of the last interval whose samples are certainly stored."""
+    """Return the number of the last interval with all samples stored."""
     return table.number_of(now - LAGS[table.resolution]) - 1
 
 
 def table_for(resolution: Resolution, longest: timedelta) -> UsageTable:
     """Return an empty table for windows of at most this length.
 
-    Windows end at ``last_interval``. The table also has space for the intervals after it, so that
-    their samples do not replace the oldest samples of a window.
+    Windows end at ``last_interval``. The table also has space for later intervals, so that their
+    samples do not replace the oldest samples of a window.
     """
     interval = timedelta(seconds=resolution.interval_seconds)
     later = -(-LAGS[resolution] // interval) + 1
@@ -147,7 +146,7 @@ def baseline_of(
 
 
 def utilization_rule(checker: Checker, seconds: int, means: Mapping[str, float]) -> CodedText:
-    """Return the rule of a utilization checker with the means of a session."""
+    """Return the text of a utilization checker's rule with the means of a session."""
     parts = [
         TextTemplate.METRIC_BELOW.text(
             metric=metric,
@@ -270,7 +269,7 @@ def _judge_utilization(
 
 
 def session_rows(table: UsageTable, sessions: Sequence[JudgedSession]) -> SessionRows:
-    """Return the rows of the sessions' kernels in a table."""
+    """Return the table rows of the sessions' kernels."""
     rows: list[int] = []
     starts: list[int] = []
     for session in sessions:

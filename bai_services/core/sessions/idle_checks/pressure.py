@@ -1,4 +1,4 @@
-"""Pressure: pending sessions that wait for resources that a running session holds."""
+"""Pressure: pending sessions that wait for the resources of running sessions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class WaitingSession:
 
     @property
     def waits_for_resources(self) -> bool:
-        """Whether it is pending because resources are in use or reserved.
+        """Whether the session is pending because resources are in use or reserved.
 
-        Otherwise it waits for something else, such as a quota or a dependency.
+        Otherwise, it waits for something else, such as a quota or a dependency.
         """
         failed = {check.get("check") for check in self.reasons if not check.get("passed")}
         return bool(failed & {RESOURCES, RESERVATION})
@@ -45,9 +45,9 @@ def count_waiting(sessions: Iterable[WaitingSession]) -> WaitingCounts:
 
 
 def waiting_for(group: str, families: Collection[str], counts: WaitingCounts) -> int:
-    """Return how many sessions wait for the resources of a session with these families.
+    """Return the number of sessions that wait for resources of a session with these families.
 
-    Every session holds CPU and memory, for which sessions without devices wait.
+    Sessions without devices wait for CPU and memory, which every session holds.
     """
     held = {_NO_DEVICE, *families}
     return sum(

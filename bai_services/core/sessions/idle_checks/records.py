@@ -34,7 +34,7 @@ class IdleChecker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleCheckerBinding:
-    """The binding of a checker to a scope, whose sessions the checker judges.
+    """The binding of a checker to a scope; the checker judges the sessions of the scope.
 
     ``scope_name`` is the name of a user or project (``DOMAIN/NAME``), else equal to ``scope_id``.
     """
@@ -56,7 +56,7 @@ class IdleCheckerBinding:
 class IdleDecision:
     """A session that a checker stopped, or would have stopped (``is_dry_run``).
 
-    ``reason`` is the text of the rule with its numbers, ``coded`` its code and values.
+    ``reason`` is the text of the rule with its numbers; ``coded`` has its code and values.
     """
 
     id: int
@@ -76,9 +76,8 @@ class IdleDecision:
 class SessionIdleCheck:
     """The last result of one checker for a session.
 
-    ``ends_at``: when the checker stops the session if it is not used, or if its lifetime ends;
-    None: not foreseeable. ``warning_seconds``: the latest warning whose time has come, in seconds
-    before the end; None: no warning is due.
+    ``ends_at``: when the checker will stop the session without further use; None: not foreseeable.
+    ``warning_seconds``: the latest due warning, in seconds before the end; None: no warning is due.
     """
 
     checker_id: str

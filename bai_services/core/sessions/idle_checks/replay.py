@@ -41,8 +41,8 @@ class RecordedSession:
 class ReplayedStop:
     """A session that the checker would have stopped.
 
-    ``used_again_at``: time of the next use, if it follows so soon that the stop is wrong; else
-    None. ``device_hours``: time of its accelerators from the stop until ``ended_at``.
+    ``used_again_at``: time of the next use if it makes the stop wrong, else None. ``device_hours``:
+    time of its accelerators from the stop until ``ended_at``.
     """
 
     session_id: str
@@ -57,8 +57,8 @@ class ReplayedStop:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """``judged``: number of sessions that the checker judges. ``device_hours_freed`` does not
-    include sessions that were stopped wrongly.
+    """Result of a replay. ``judged``: number of sessions that the checker judges.
+    ``device_hours_freed`` excludes wrong stops.
     """
 
     start: datetime
@@ -83,8 +83,7 @@ def replayed_stops(
 ) -> list[ReplayedStop]:
     """Return the first stop of each session that the checker would have stopped in a period.
 
-    A stop is wrong if the session was used in an interval that begins less than ``reuse`` after
-    it.
+    A stop is wrong if the session was used in an interval that begins less than ``reuse`` later.
     """
     table = UsageTable(Resolution(grid.interval_seconds, timedelta(0)), grid.count)
     kernels = {kernel.id: kernel for session in sessions for kernel in session.kernels}

@@ -37,10 +37,10 @@ class KernelFacts:
 
 
 def measured(sample: Sample, kernel: KernelFacts) -> dict[str, float]:
-    """Return the metrics of idle checkers in a sample; those that are not known are missing.
+    """Return the metrics of idle checkers in a sample; unknown metrics are missing.
 
-    The metrics of a device family are means over the kernel's devices of the family. They are
-    missing if one of these devices does not report them.
+    The metrics of a device family are means over the kernel's devices of the family. A metric that
+    one of these devices does not report is missing.
     """
     values: dict[str, float] = {}
     metrics = sample.metrics
@@ -115,7 +115,7 @@ class UsageTable:
                 self._array(name)[row, column] = value
 
     def advance(self, number: int) -> None:
-        """Make ``number`` the newest interval, unless a later one is known."""
+        """Make ``number`` the newest interval, unless a later interval is known."""
         if self._newest is None:
             self._newest = number
         if number <= self._newest:
@@ -135,7 +135,7 @@ class UsageTable:
                 array[row] = np.nan
 
     def clear(self) -> None:
-        """Forget all samples."""
+        """Remove all samples."""
         self._newest = None
         for array in self._series.values():
             array.fill(np.nan)

@@ -21,7 +21,7 @@ class SessionRows:
     """The rows of the kernels of several sessions in a usage table.
 
     ``starts`` has the position of each session's first kernel in ``rows``. ``families`` has a flag
-    per session for each device family: whether the session has devices of the family.
+    per device family and session: whether the session has devices of the family.
     """
 
     rows: NDArray[np.intp]
@@ -44,7 +44,7 @@ class SessionRows:
 
 @dataclass(frozen=True, slots=True)
 class IdlePoints:
-    """Which intervals of each session are idle, and which are known not to be idle."""
+    """Masks of the intervals of each session: known to be idle, and known not to be idle."""
 
     idle: Flags
     active: Flags
@@ -105,15 +105,15 @@ def _is_judged_by_memory(table: UsageTable, metric: str, settings: CheckerSettin
 
 
 def needed_points(points: int, idle_percent: int) -> int:
-    """Return how many of ``points`` intervals must be idle."""
+    """Return the number of ``points`` intervals that must be idle."""
     return max(math.ceil(points * idle_percent / 100), 1)
 
 
 def points_left(idle: Flags, points: Counts, needed: Counts) -> Counts:
-    """Return, for each session, how many further idle intervals make its window idle.
+    """Return, for each session, the number of further idle intervals that make its window idle.
 
-    The window of a session has the last ``points`` columns. It is idle if at least ``needed`` of
-    them are idle.
+    The window of a session has the last ``points`` columns. It is idle if at least ``needed``
+    columns are idle.
     """
     tail = np.zeros((len(idle), idle.shape[1] + 1), dtype=np.int32)
     np.cumsum(idle[:, ::-1], axis=1, out=tail[:, 1:])

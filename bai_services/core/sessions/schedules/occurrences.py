@@ -1,7 +1,7 @@
-"""The instants at which a rule applies in a time zone.
+"""Compute the instants at which a rule applies in a time zone.
 
-If clocks are set forward and skip a time of day, the end of the gap replaces it. If clocks are set
-back and show a time of day twice, only the first one counts.
+A time of day that clocks skip is replaced by the end of the gap. Of a time of day that clocks show
+twice, only the first instant counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def occurrences(rule: Rule, zone: tzinfo, after: datetime) -> Iterator[datetime]
     end = day + HORIZON_DAYS * _DAY
     while day < end and day.year < 9990:
         if day.month not in rule.months:
-            # Faster than a check of each day: an occurrence may be years away.
+            # Faster than checking each day, because an occurrence may be years away.
             day = (day.replace(day=28) + 4 * _DAY).replace(day=1)
             continue
         if rule.matches(day):

@@ -14,11 +14,11 @@ MAX_SCHEDULES_PER_USER = 200
 # Time after a missed start within which the session is still started.
 MAX_CATCH_UP_MINUTES = 24 * 60
 DEFAULT_CATCH_UP_MINUTES = 30
-# A start that is delayed by less than this is not late; another manager may be taking over.
+# A start with a shorter delay does not count as late, because another manager may be taking over.
 GRACE = timedelta(minutes=2)
-# Number of next starts that a schedule shows.
+# Number of next starts shown for a schedule.
 SHOWN_STARTS = 5
-# Runs are removed after this time; of each schedule, at most the ``MAX_RUNS`` newest are kept.
+# Runs are removed after this time; for each schedule, only the newest ``MAX_RUNS`` are kept.
 RUNS_KEPT_FOR = timedelta(days=90)
 MAX_RUNS = 100
 # Users see a notice this long before a schedule stops a session.
@@ -26,8 +26,8 @@ STOP_NOTICE = timedelta(minutes=15)
 
 
 class Overlap(StrEnum):
-    """What a start does if the last session of the schedule is still live: ``skip`` it, or
-    ``restart``: stop the old session, then start.
+    """What happens at a start while the schedule's last session is live. ``skip``: no session
+    starts. ``restart``: the old session is stopped first.
     """
 
     SKIP = "skip"
@@ -35,9 +35,9 @@ class Overlap(StrEnum):
 
 
 class RunStatus(StrEnum):
-    """``due``: its session has not been created yet. ``started``: it was created. ``skipped``: it
-    was not created, for the reason of the run. ``stopped``: the schedule has stopped the session.
-    ``ended``: it had ended before the stop.
+    """Status of a run. ``due``: the session is not created yet. ``started``: the session was
+    created. ``skipped``: no session was created, for the reason of the run. ``stopped``: the
+    schedule has stopped the session. ``ended``: the session had ended before the stop.
     """
 
     DUE = "due"

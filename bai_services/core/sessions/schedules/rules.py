@@ -1,8 +1,8 @@
 """Rules of schedules: the days and times of day at which sessions start or stop.
 
 A rule is ``DAYS TIMES``, such as ``mon-fri 08:00`` or ``sat,sun 09:30,14:00``, or a cron expression
-of five fields. The parser is our own, because the libraries for cron accept more than users need
-(names of months, seconds, ``L`` and ``#``), and none of them bounds the number of times per day.
+of five fields. Libraries for cron are not used: they accept more than users need (names of months,
+seconds, ``L`` and ``#``), and none limits the number of times per day.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import date
 from ...errors import InvalidRequest
 
 MAX_RULE_CHARS = 200
-# Maximum number of times per day; it bounds the number of runs of a schedule.
+# Maximum number of times per day, which limits the number of runs of a schedule.
 MAX_TIMES_PER_DAY = 24
 DAILY = "daily"
 # In the order of ``date.weekday``.
@@ -33,11 +33,11 @@ _CRON_WEEKDAYS = (0, 7)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Wall-clock times on the days that match.
+    """Wall-clock times on matching days.
 
     ``times`` are minutes after midnight, ascending. A day matches if its month is in ``months``
     and its day of the month and weekday (0: Monday) are in ``days`` and ``weekdays``; with
-    ``is_any_day``, one of the two suffices.
+    ``is_any_day``, a match of ``days`` or ``weekdays`` is enough.
     """
 
     times: tuple[int, ...]
@@ -54,7 +54,7 @@ class Rule:
 
 
 def parse_rule(text: str, field: str) -> Rule:
-    """Return the rule that a user wrote; ``field`` is the field of the request.
+    """Parse a rule; ``field`` is the field of the request.
 
     Raises
     ------

@@ -94,12 +94,12 @@ MIN_PART = 50  # thousandths: smallest part of a divided share
 BLOCK_SIZE = 64  # agents per block; the best score of each block is cached
 STATE_CACHE_SIZE = 1024  # scores cached by agent state if more than BLOCK_SIZE agents are stale
 UNFIT = -(2**62)  # score of an agent that does not fit
-# Subtracted from the free thousandths of an unhealthy device, so that no request fits on it.
+# Subtracted from the free thousandths of an unhealthy device, so that no request fits.
 UNHEALTHY_PENALTY = 2**40
 
 
 class Columns(NamedTuple):
-    """The agents of a resource group; of equally good agents, the first row is chosen."""
+    """The agents of a resource group; if several agents have the best score, the first row wins."""
 
     agents: Ints  # [agent, AGENT_WIDTH]
     free: Ints  # [agent, device] free thousandths; negative where unhealthy

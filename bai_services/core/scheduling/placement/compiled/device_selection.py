@@ -1,6 +1,6 @@
 """Choose devices of one agent for a request (compiled; columns.py explains recurring names).
 
-These functions are not cached on disk by themselves; see ``compile_entry_points`` in search.py.
+These functions are not cached on disk separately; see ``compile_entry_points`` in search.py.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def is_model_allowed(models, model):  # type: ignore[no-untyped-def]
 
 @inlined
 def may_hold_part(facts, j, need, part):  # type: ignore[no-untyped-def]
-    """Return whether the sharing rules of a device permit ``part`` thousandths of a need on it.
+    """Return whether the sharing rules of a device permit ``part`` thousandths of a need.
 
     ``part`` is less than the requested amount if the need is divided over several devices.
     """
@@ -103,8 +103,8 @@ def count_whole(free, facts, need, column, key):  # type: ignore[no-untyped-def]
 
 @inner
 def smallest_close_group(free, facts, need, column):  # type: ignore[no-untyped-def]
-    """Return the smallest link group or NUMA node (``column``) with enough wholly free devices for
-    the need: the one with the fewest such devices. ANY if no such device exists.
+    """Return the link group or NUMA node (``column``) with the fewest wholly free devices that are
+    enough for the need; ANY if no group or node has enough.
     """
     best_key, best_count = ANY, free.size + 1
     for j in range(free.size):
@@ -118,7 +118,7 @@ def smallest_close_group(free, facts, need, column):  # type: ignore[no-untyped-
 
 @inner
 def largest_numa_node(free, facts, need):  # type: ignore[no-untyped-def]
-    """Return the NUMA node with the most wholly free devices, to use as few nodes as possible."""
+    """Return the NUMA node with the most wholly free devices, so that few nodes are used."""
     best_node, best_count = ANY, 0
     for j in range(free.size):
         if is_suitable(facts, j, need) and is_whole(free, facts, j):
@@ -225,7 +225,7 @@ def count_devices_for(free, facts, need, part):  # type: ignore[no-untyped-def]
 
 @inner
 def undo_picks(free, picks, first, at):  # type: ignore[no-untyped-def]
-    """Add the amounts of the picks from ``first`` to ``at`` (exclusive) to ``free`` again."""
+    """Return the amounts of the picks from ``first`` to ``at`` (exclusive) to ``free``."""
     for pick in range(first, at):
         free[picks[pick, PICK_DEVICE]] += picks[pick, PICK_AMOUNT]
 
@@ -235,8 +235,7 @@ def choose_split(low, high, count, amount):  # type: ignore[no-untyped-def]
     """Return a bit mask of the fewest devices over which an amount can be divided; 0 if impossible.
 
     ``low`` and ``high`` are the smallest and largest part of each device, by descending ``high``.
-    If there are more than ``MAX_EXACT`` devices and they differ in ``low``, a possible division may
-    be missed.
+    With more than ``MAX_EXACT`` devices that differ in ``low``, an existing solution may be missed.
     """
     lows, highs, is_uniform = 0, 0, True
     for k in range(min(count, 62)):

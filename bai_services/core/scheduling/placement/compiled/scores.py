@@ -1,8 +1,8 @@
 """Score one agent for one shape under a policy (compiled; columns.py explains recurring names).
 
 ``score`` handles every shape and policy. ``plain_score`` returns the same result for a plain shape
-(see ``is_plain``) under the policies priced, best-fit, pack and spread, but faster, because it uses
-the derived values of the agent.
+(see ``is_plain``) under the policies priced, best-fit, pack and spread. It is faster, because it
+uses the derived values of the agent.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def mem_bin(costs, mem):  # type: ignore[no-untyped-def]
 
 @inlined
 def expected_use(costs, table, cpu_at, mem_at, value, count):  # type: ignore[no-untyped-def]
-    """Return how many of an agent's free devices future requests are expected to use.
+    """Return the expected number of an agent's free devices that future requests will use.
 
     ``value`` is the value of the free capacity, in devices. ``count`` is the number of devices of
     the agent. ``cpu_at`` and ``mem_at`` are the bins of its free cpu and memory. The result is
@@ -236,9 +236,9 @@ def pack_or_spread_score(policy, unrequested, left, cpu_left, mem_left):  # type
     """Return the score of the policies pack and spread.
 
     Both prefer the agent with the fewest unrequested device families: requests without devices
-    should not occupy agents with devices. Among those, pack prefers the least and spread the most
-    free device capacity, then cpu, then mem. The score combines these values in one integer, mem in
-    units of 256 MiB.
+    should not occupy agents with devices. Among equal agents, pack prefers the least free device
+    capacity, then the least cpu and mem; spread prefers the most. The score combines these values
+    in one integer, mem in units of 256 MiB.
     """
     devices = min(left, 2**20 - 1)
     cpu = min(max(cpu_left, 0), 2**21 - 1)

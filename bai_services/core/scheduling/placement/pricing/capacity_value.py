@@ -1,5 +1,5 @@
-"""Capacity values: the expected number of an agent's free devices that future requests will use,
-given the free cpu and memory of the agent.
+"""Capacity values: how many of an agent's free devices future requests are expected to use, given
+its free cpu and memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Item = tuple[int, int, float]
 
 
 def whole_device_items(mix: Mix, family: str, model: str, bins: tuple[int, int]) -> list[Item]:
-    """Return the items of requests that need one (nearly) whole device and may use a model."""
+    """Return the items of requests for one (nearly) whole device that may use a model."""
     return [
         (-(-kind.cpu // bins[0]), -(-kind.mem // bins[1]), weight)
         for kind, weight in mix.items()

@@ -11,9 +11,9 @@ from ....resources import CPU, MEM, SHARE_STEP, SHARE_UNIT, family_of
 from ...placement_options import Mode
 from ..model import AgentState, Request
 
-# For a group with fewer requests than this, the learned mix is blended with the default mix.
+# With fewer requests than this, the learned mix is blended with the default mix.
 _MIN_OWN_REQUESTS = 500
-# Weight of the default mix in the blend, in requests, for a group without requests.
+# Weight of the default mix for a group without requests, in requests.
 _DEFAULT_MIX_WEIGHT = 50
 
 
@@ -43,10 +43,10 @@ Mix = Mapping[RequestKind, float]
 
 
 def learn_mix(recent: Iterable[Request], agents: Sequence[AgentState]) -> Mix:
-    """Return the mix of a group's recent requests.
+    """Return the mix of requests of a group, learned from ``recent`` requests.
 
-    With fewer than ``_MIN_OWN_REQUESTS`` requests, the mix is blended with the default mix of the
-    agents.
+    With fewer than ``_MIN_OWN_REQUESTS`` requests, the result is blended with the default mix of
+    the agents.
     """
     counts: Counter[RequestKind] = Counter()
     own = 0

@@ -24,14 +24,14 @@ from .capacity_value import (
 from .mix import Mix, RequestKind, default_mix, shares_of
 from .prices import Pattern, remainder_values, share_prices
 
-# Weight of the price of a model that is in more demand than others.
+# Weight of the prices of models with high demand.
 MODEL_PRICE_WEIGHT = 0.05
 # Weight of the bonus for wholly free devices.
 WHOLE_DEVICE_WEIGHT = 0.05
 # Scores are rounded to multiples of this number of devices. Nearly equal agents then have equal
-# scores, and the first of them is chosen, which fills the agents in order.
+# scores, so the first agent is chosen and agents are filled in order.
 QUANTUM = 0.04
-# fgd considers the most frequent requests that together make up this fraction of all requests.
+# fgd considers the most frequent requests, up to this fraction of all requests.
 _TYPICAL_FRACTION = 0.95
 # Sizes of the bins of capacity values, in millicores and bytes. If the largest agent of the group
 # exceeds the regular size, the bins are larger by a whole factor.
@@ -73,7 +73,7 @@ _BUNDLES_WEIGHT = {"rows": 0.0, "blend": 0.25, "bundles": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The facts about a group's agents that determine its tables."""
+    """The properties of a group's agents that determine its tables."""
 
     devices: tuple[tuple[str, str, int], ...]  # family, model, count
     max_devices: int  # of one agent; from 1 to ``_MAX_DEVICES``
@@ -81,7 +81,7 @@ class Fleet:
 
     @classmethod
     def of(cls, agents: Sequence[AgentState]) -> Fleet:
-        """Return the facts about agents; running sessions do not influence the result."""
+        """Return the properties of agents; running sessions do not influence the result."""
         counts: dict[tuple[str, str], int] = {}
         for agent in agents:
             for d in agent.devices:
@@ -124,7 +124,7 @@ class Tables:
 
 
 def tables_of(mix: Mix, fleet: Fleet, variant: Variant = Variant.ROWS) -> Tables:
-    """Return the tables of one variant for a mix on the agents of a fleet."""
+    """Return the tables of a variant for a mix and a fleet."""
     names = NameTable(fleet.families, fleet.models)
     remainder_value = np.ones((max(1, len(fleet.families)), SHARE_UNIT + 1))
     table = np.full((remainder_value.shape[0], max(1, len(fleet.models))), ANY, np.int64)
@@ -203,7 +203,7 @@ def _whole_device_bonus(mix: Mix, family: str, max_devices: int) -> Floats:
 
 
 def _model_prices(mix: Mix, fleet: Fleet, family: str) -> dict[str, float]:
-    """Return, for each model, its demand minus the demand of the model that is least in demand.
+    """Return, for each model, its demand minus the lowest demand of any model.
 
     Demand is measured per device of the model, scaled so that total demand equals the number of
     devices. A kind that allows several models counts equally for each of their devices.
@@ -284,7 +284,7 @@ NO_TABLES = Tables(
 
 
 def default_tables(agents: Sequence[AgentState], policy: Policy) -> Tables:
-    """Return the tables of a group without requests so far; empty if the policy uses no tables."""
+    """Return the tables of a group without requests; empty if the policy uses no tables."""
     if policy in (Policy.PRICED, Policy.FGD):
         return tables_of(default_mix(agents), Fleet.of(agents))
     return NO_TABLES

@@ -1,7 +1,7 @@
 """Build the placement tables of a resource group.
 
-The mix of requests is learned from the group's latest requests. There are several variants of the
-tables; choose the variant that places the largest part of the mix.
+The mix of requests is learned from the group's latest requests. The tables have several variants:
+the variant that places the largest part of the mix is chosen.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _LOAD = 1.3
 _LISTS = 3
 # Trial without departures: maximum number of requests in a list.
 _MAX_LIST = 30_000
-# Trial with departures: loads. A load is the mean demand of the sessions that would run if every
-# session was placed, as a fraction of capacity.
+# Trial with departures: loads. A load is the mean demand of running sessions, as a fraction of
+# capacity, if every session was placed.
 _LOADS = (0.9, 1.0, 1.1)
 # Trial with departures: duration, as a multiple of the mean run time.
 _MEAN_RUNTIMES = 5
@@ -52,9 +52,9 @@ def build_tables(
     """Return the tables of a group, learned from its latest requests.
 
     This takes up to several seconds, so NEVER call it inside a pass. It releases the GIL most of
-    the time. ``recent`` are the group's latest requests; 2,000 are enough. If there are few or
-    none, the default mix of the agents is added. ``seconds`` contains the run time of each
-    request's session, or None if the session has not ended.
+    the time. ``recent`` are the group's latest requests; 2,000 are enough. With few requests, the
+    default mix of the agents is added. ``seconds`` contains the run time of each request's session,
+    or None if the session has not ended.
     """
     return choose_tables(learn_mix(recent, agents), agents, mean_runtime_seconds(recent, seconds))
 
@@ -148,7 +148,7 @@ class _Trial:
         names = NameTable(tables.families, tables.models)
         empty = [replace(a.fully_available(), architecture="", engine="") for a in agents]
         self._columns = build_columns(empty, names)
-        # A trial ignores the rule of some devices that all shares must be equal.
+        # A trial ignores that some devices require equal shares.
         self._columns.facts[:, :, c.IN_FORCE] = c.ANY
         kinds = list(tables.mix)
         self._shapes = np.stack([encode_request_kind(kind, names) for kind in kinds])
@@ -158,7 +158,9 @@ class _Trial:
         self.capacity = int(self._columns.facts[:, :, c.CAPACITY].clip(0).sum())
 
     def place(self, arrivals: Ints, ends: Ints) -> Ints:
-        """Return the agent of each arrival, or -1; arrival i ends before arrival ``ends[i]``."""
+        """Return the agent of each arrival, or -1; the i-th arrival ends before arrival
+        ``ends[i]``.
+        """
         agents, devices = self._columns.free.shape
         shapes = len(self._shapes)
         cache = new_score_cache(

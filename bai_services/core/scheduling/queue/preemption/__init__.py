@@ -1,1 +1,1 @@
-"""Preemption in a scheduling pass: choose victims, and reserve their capacity for others."""
+"""Preemption in a scheduling pass: choose victims and hold their capacity."""

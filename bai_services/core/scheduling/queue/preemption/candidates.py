@@ -18,21 +18,21 @@ from ..model import RunningSession
 Ints = NDArray[np.int64]
 
 # Columns; a row is a session on one agent. SESSION, AGENT, RANK: positions in the lists of
-# ``Candidates``. CPU, MEM, DEVICES (thousandths): what the session uses on the agent. STARTED:
-# Unix time in microseconds. SIZE: what it uses on all agents, to compare sessions. TIE: breaks ties
-# between equal sessions; a hash of the id, so the order in which they were added has no effect.
+# ``Candidates``. CPU, MEM, DEVICES (thousandths): usage of the session on the agent. STARTED: Unix
+# time in microseconds. SIZE: usage on all agents, to compare sessions. TIE: breaks ties between
+# equal sessions; a hash of the id, so the order of additions has no effect.
 SESSION, AGENT, RANK, CPU, MEM, DEVICES, STARTED, SIZE, TIE = range(9)
 _WIDTH = 9
 _GONE = -1
 _ROWS = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = datetime.resolution
-# A table with fewer positions in its lists is not rebuilt; see ``is_worn``.
+# Minimum number of positions in the lists of a table that is rebuilt; see ``is_worn``.
 _MAX_UNUSED = 4096
 
 
 class Candidates:
-    """Sessions that run and may be preempted; updated when sessions start and end."""
+    """Running sessions that may be preempted; updated when sessions start and end."""
 
     def __init__(self, running: Iterable[RunningSession]) -> None:
         self._facts: Ints = np.full((_ROWS, _WIDTH), _GONE, np.int64)
@@ -54,7 +54,7 @@ class Candidates:
         return used > 4 * len(self._rows_of) + _MAX_UNUSED
 
     def add(self, session: RunningSession) -> None:
-        """Add a session, if it runs and may be preempted."""
+        """Add a session, if it is running and may be preempted."""
         self.remove(session.id)
         if not (session.is_running and session.is_preemptible):
             return

@@ -25,13 +25,13 @@ from .victims import Search, Victims, Wanted, find_victims
 # Maximum number of shapes for which a pass searches for victims.
 MAX_SEARCHES = 8
 
-# Starts a planned session on its placements.
+# Function that starts a planned session on its placements.
 StartPlanned = Callable[[Shape, str, tuple[Placement, ...]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A planned session that still waits, and the placements that are held for it in this pass."""
+    """A waiting planned session, and the placements that are held for it in this pass."""
 
     shape: Shape
     plan: Plan
@@ -42,8 +42,8 @@ class GroupPlans:
     """The plans of one group during one pass.
 
     At the beginning of a pass, ``start_planned`` starts the planned sessions that fit. For the
-    others, it allocates the resources that are held for them, so that the rest of the pass cannot
-    use them. At the end of the pass, ``release`` releases these resources.
+    others, it allocates the held resources, so that the rest of the pass cannot use them. At the
+    end of the pass, ``release`` releases the held resources.
     """
 
     def __init__(self, group_queue: GroupQueue, now: datetime) -> None:
@@ -53,8 +53,8 @@ class GroupPlans:
         self.dropped: list[str] = []
 
     def start_planned(self, start: StartPlanned) -> None:
-        """Start planned sessions that fit now, hold the resources of the others, and fill
-        ``dropped`` with the sessions whose plan no longer helps.
+        """Start planned sessions that fit now, hold the resources of the others, and add sessions
+        with a plan that no longer helps to ``dropped``.
         """
         placer = self._group_queue.placer
         self._held = [
@@ -114,7 +114,7 @@ class GroupPlans:
         return fits
 
     def _hold_fully(self, probe: Placer) -> None:
-        """Allocate all that the plans need on a fork where sessions that end soon are released."""
+        """Allocate the full needs of the plans on a fork on which ending sessions are released."""
         for held in self._held:
             probe.release(held.placements)
             remaining = _placements_of(self._remaining(held.plan))
@@ -182,9 +182,9 @@ class GroupPlans:
     def new_plan(self, reserved: Reservation | None) -> Preemption | None:
         """Return a plan for the first session that does not fit and for which victims exist.
 
-        ``reserved`` is the reservation of the group. Its start is never delayed: a plan of another
-        session uses no agent of the reservation. Its victims have a lower priority than the
-        reserved session, so they cannot overtake it when they are pending again.
+        ``reserved`` is the reservation of the group. The plan never delays the reserved session: a
+        plan for another session uses no agent of the reservation. Victims have a lower priority
+        than the reserved session, so they cannot overtake it when they are pending again.
         """
         group_queue = self._group_queue
         group_queue.next_plan_at = None
@@ -236,7 +236,7 @@ class GroupPlans:
         options, placer = group_queue.state.preemption, group_queue.placer
         kept = group_queue.victims()
         probe = placer.fork()
-        # Sessions that end by themselves before the victims would be stopped.
+        # Sessions that end without a preemption before the victims would be stopped.
         until = self._now + timedelta(seconds=options.grace_seconds)
         soon_ended = self._ending_before(until)
         for session in soon_ended:
@@ -262,10 +262,10 @@ class GroupPlans:
     def _fair_search(
         self, shape: Shape, probe: Placer, kept: frozenset[str], below_priority: int | None
     ) -> Search:
-        """Find victims that leave their users the larger shares, if fair share is their rule.
+        """Find victims; afterwards, the users of victims by fair share must have larger shares.
 
-        Victims by priority reduce the shares, too. They are known only after a search, so a second
-        search assumes that all sessions of lower priority end.
+        Victims by priority also reduce the shares, but are known only after a search. A second
+        search therefore assumes that all sessions of lower priority end.
         """
         group_queue = self._group_queue
         options = group_queue.state.preemption
@@ -306,12 +306,12 @@ class GroupPlans:
         return all(after.of(fair_scopes(victim.scopes)[-1]) >= own for victim in shared)
 
     def _over_share(self, shape: Shape, counts_lower: bool) -> frozenset[str]:
-        """Return sessions of the same priority that may be preempted, because their users' shares
-        exceed the pending session's user's share both before and after the preemption.
+        """Return sessions of the same priority that may be preempted: before and after the
+        preemption, their user has a larger share than the pending session's user.
 
-        The shares are those after the existing plans. Because the order is the same after the
-        preemption, a victim cannot in turn preempt the session for which it was stopped. With
-        ``counts_lower``, all sessions that may be preempted by priority count as ended.
+        The shares include the effect of existing plans. The order of the shares stays the same, so
+        a victim cannot in turn preempt the session for which it was stopped. With ``counts_lower``,
+        all sessions that may be preempted by priority count as ended.
         """
         group_queue = self._group_queue
         options, shares = group_queue.state.preemption, self._shares_after_plans()

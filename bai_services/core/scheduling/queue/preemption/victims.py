@@ -1,4 +1,4 @@
-"""Choose the victims of a pending session: as few as needed, with a small loss.
+"""Choose the victims for a pending session: few sessions with a small loss.
 
 *Loss* is the measure by which the option ``order`` compares sessions, such as their run time.
 """
@@ -37,7 +37,7 @@ class Wanted:
     request: Request
     handle: int  # of the request, in the placer
     rank: Rank
-    # Running sessions that are not candidates: they are victims already, or end soon anyway.
+    # Running sessions that are not candidates: victims of other plans, and sessions that end soon.
     kept: frozenset[str] = frozenset()
     # Sessions of other users with the same priority that may be preempted by ``FAIR_SHARE``.
     over_share: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """The sessions to preempt, with their rules, and the placements that they make possible."""
+    """The sessions to preempt, with their rules, and the placements that become possible."""
 
     sessions: tuple[tuple[str, Rule], ...]
     placements: tuple[Placement, ...]
@@ -58,7 +58,7 @@ class Search:
     """The result of a search.
 
     ``victims`` is None if no victims help. In this case, ``next_at`` is the time at which the next
-    session has run long enough to be preempted; None: there is no such session.
+    session has run long enough to be preempted, or None.
     """
 
     victims: Victims | None = None
@@ -75,8 +75,8 @@ def find_victims(
 ) -> Search:
     """Find victims for a pending session.
 
-    ``probe`` is a fork of the group's placer, which this function changes. After the end of the
-    victims, all kernels of the session fit on it; they would not fit if any one victim continued.
+    ``probe`` is a fork of the group's placer, which this function changes. All kernels of the
+    session fit after all victims have ended, but not if any victim continues.
     """
     rules = [rule_of(options, wanted.rank, rank) for rank in table.ranks]
     rows = table.rows()
@@ -115,7 +115,7 @@ def _rule(options: PreemptionOptions, wanted: Wanted, session: RunningSession) -
 def _without_kept(
     rows: Ints, table: Candidates, rules: Sequence[Rule | None], wanted: Wanted
 ) -> Ints:
-    """Drop the rows of sessions that must not be preempted although a rule applies to them."""
+    """Drop the rows of sessions that must not be preempted although a rule applies."""
     if wanted.below_priority is not None:
         limit = wanted.below_priority
         is_below = np.array([rank.priority < limit for rank in table.ranks], bool)
@@ -264,9 +264,9 @@ def _need_of(request: Request) -> Ints:
 def _without_superfluous(
     chosen: Sequence[RunningSession], probe: Placer, wanted: Wanted
 ) -> list[RunningSession]:
-    """Return the sessions that are needed; those with the largest loss are dropped first.
+    """Drop sessions that need not be preempted, the largest loss first; return the others.
 
-    ``probe`` has released all of them. Those that are returned stay released.
+    ``probe`` has released all sessions in ``chosen``. The returned sessions stay released.
     """
     needed = list(chosen)
     room = _Room(probe, wanted.request)
@@ -285,9 +285,9 @@ def _without_superfluous(
 
 
 class _Room:
-    """Upper bound of the number of kernels that each agent of a placer can take.
+    """Upper bound of the number of kernels that fit on each agent of a placer.
 
-    It follows from the free totals of the agents and is much faster to compute than a search. If
+    The bound is computed from the free totals of the agents, which is much faster than a search. If
     all kernels of the request must be on one agent, whole requests are counted instead of kernels.
     """
 
