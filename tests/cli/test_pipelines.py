@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.testbed.manager import Api
@@ -54,6 +55,22 @@ async def test_pipeline_is_created_run_and_cancelled(bai: Bai, api: Api, tmp_pat
     assert (await bai("pipeline", "delete", "asks", by="user")).code == 0
     schema = await bai("pipeline", "schema", by="user")
     assert schema.document["title"] == "Pipeline"
+
+
+async def test_pipeline_of_elyra_is_converted(bai: Bai, api: Api, tmp_path: Path) -> None:
+    await api.world.manager.folders.start()
+    script = {"id": "a", "op": "execute-python-node", "app_data": {"filename": "fit.py"}}
+    elyra = {"primary_pipeline": "p", "pipelines": [{"id": "p", "nodes": [script]}]}
+    file = tmp_path / "Fit models.pipeline"
+    file.write_text(json.dumps(elyra))
+    converted = await bai("pipeline", "convert", file)
+    assert "command: python /pipeline/fit.py" in converted.stdout
+    result = tmp_path / "fit.yaml"
+    result.write_text(converted.stdout)
+    made = await bai("pipeline", "create", result, "--json", by="user")
+    assert (made.document["name"], made.document["tasks"]) == ("fit-models", 1)
+    file.write_text("{}")
+    assert "not a pipeline of Elyra" in (await bai("pipeline", "convert", file)).stderr
 
 
 async def test_schedule_of_a_pipeline(bai: Bai, api: Api, tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ from bai_services.core.installation import findings
 from bai_services.core.models import cards, imports
 from bai_services.core.notifications import timing
 from bai_services.core.operations.configuration import CHANGEABLE
+from bai_services.core.pipelines import elyra as pipeline_elyra
 from bai_services.core.pipelines import parameters as pipeline_parameters
 from bai_services.core.pipelines import parsing as pipeline_parsing
 from bai_services.core.pipelines import triggers as pipeline_triggers
@@ -121,6 +122,23 @@ PERIOD = {
 }  # fmt: skip
 # Maps each public function of ``core`` that parses a user's text or document to calls that pass a
 # hostile text.
+ELYRA = json.dumps(
+    {
+        "primary_pipeline": "a",
+        "pipelines": [
+            {
+                "id": "a",
+                "nodes": [
+                    {
+                        "id": "b",
+                        "op": "execute-python-node",
+                        "app_data": {"filename": "FILE", "label": "FILE", "dependencies": ["FILE"]},
+                    }
+                ],
+            }
+        ],
+    }
+)
 PIPELINE = "version: 1\nname: a\ntasks:\n- name: b\n  command: c\n"
 PARSERS: dict[str, list[Parser]] = {
     "cluster.manifests.has_platform_labels": [lambda t: manifests.has_platform_labels({t: t})],
@@ -423,6 +441,10 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: pipeline_parsing.parse_pipeline(
             f"version: 1\nname: a\nparameters:\n- name: b\n  type: list\n  default: {t}"
         ),
+    ],
+    "pipelines.elyra.convert_elyra": [
+        lambda t: pipeline_elyra.convert_elyra(t, t),
+        lambda t: pipeline_elyra.convert_elyra(ELYRA.replace("FILE", json.dumps(t)[1:-1]), t),
     ],
     "pipelines.parameters.checked_value": [
         lambda t, kind=kind: pipeline_parameters.checked_value("p", kind, t)

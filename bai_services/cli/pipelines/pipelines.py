@@ -13,6 +13,7 @@ from rich.table import Table
 
 from bai_services.client import Client
 from bai_services.core.errors import Conflict, InvalidRequest, NotFound
+from bai_services.core.pipelines.elyra import convert_elyra
 from bai_services.core.pipelines.parsing import MAX_BYTES
 from bai_services.core.pipelines.states import RUN_ENDED, TaskStatus
 
@@ -88,6 +89,22 @@ async def create(
         made = await connection.client.post("/pipelines", body)
     text = f"pipeline {made['name']} saved with {made['tasks']} tasks (version {made['version']})"
     output.print_done(text, made, as_json=as_json)
+
+
+@pipeline.command(epilog=example("bai pipeline convert train.pipeline > train.yaml"))
+@_file_argument
+@json_option
+def convert(file: Path, *, as_json: bool) -> None:
+    """Print a pipeline of Elyra (`*.pipeline`) as YAML for `bai pipeline create`.
+
+    Notebooks, Python and R scripts are converted. Copy them and the files that they need into the
+    folder of the pipeline.
+    """
+    text = convert_elyra(_read(file), file.stem)
+    if as_json:
+        output.print_json({"definition": text})
+    else:
+        output.print_log(text)
 
 
 @pipeline.command(epilog=example("bai pipeline validate train.yaml"))
