@@ -117,7 +117,7 @@ class UsageSampleStore:
     async def kernels_of(
         self, session_ids: Sequence[str], visible: Visibility
     ) -> list[SampledKernel]:
-        """Return the kernels of these sessions, except for sessions that are not visible."""
+        """Return the kernels of the visible sessions in ``session_ids``."""
         return await self._kernels(sessions.c.id.in_(sorted(session_ids)), *visible_to(visible))
 
     async def running_kernels_of(self, owner_id: str, limit: int) -> list[SampledKernel]:
