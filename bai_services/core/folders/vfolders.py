@@ -90,7 +90,8 @@ class VfolderEvent(StrEnum):
 
 S, E = VfolderStatus, VfolderEvent
 
-# Transitions that are not listed are illegal. A folder whose deletion has begun cannot be restored.
+# Transitions that are not listed are illegal. A folder cannot be restored after its deletion has
+# begun.
 TRANSITIONS: Mapping[tuple[VfolderStatus, VfolderEvent], VfolderStatus] = {
     (S.CLONING, E.COPIED): S.READY,
     (S.CLONING, E.BROKEN): S.ERROR,

@@ -147,7 +147,7 @@ class AgentStore:
         return _heartbeat_result(known, status, grown, device_changes)
 
     async def mark_lost(self, before: datetime, at: datetime) -> list[str]:
-        """Mark agents whose last heartbeat is older than ``before`` as LOST; return their ids."""
+        """Mark agents with a last heartbeat before ``before`` as LOST; return their ids."""
         async with self._db.write() as tx:
             lost = await tx.execute(
                 agents.update()

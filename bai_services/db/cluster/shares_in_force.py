@@ -1,6 +1,6 @@
 """Shares in force: the common share of all sessions on a device with uniform shares.
 
-The sharing technique of some devices requires that all sessions on the device have equal shares.
+Some devices require that all sessions on the device have equal shares.
 """
 
 from __future__ import annotations

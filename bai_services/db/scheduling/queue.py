@@ -45,7 +45,7 @@ _TEXT_LIMIT = 1024
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The sessions that were placed, and the sessions whose decisions were rejected.
+    """The placed sessions, and the sessions with rejected decisions.
 
     A decision is rejected if it lost a race, or if its session is no longer pending.
     """

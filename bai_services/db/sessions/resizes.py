@@ -64,7 +64,7 @@ _SPENT_BUDGET = sa.select(project_budgets.c.project_id).where(
     project_budgets.c.project_id == sa.bindparam("of_project"),
     project_budgets.c.blocked_at.is_not(None),
 )
-# Maximum number of pending sessions whose reasons are read.
+# Maximum number of pending sessions with reasons to read.
 _MAX_WAITING = 200
 # A text search avoids parsing the reasons of sessions that wait for something else.
 _WAITING = (

@@ -19,8 +19,7 @@ from ..database import Database
 from ..tables.sessions import kernels, sessions, usage_samples
 from .store import visible_to
 
-# Number of kernels whose samples are downsampled in one step, so that a transaction takes only a
-# few milliseconds.
+# Number of kernels to downsample per step, so that a transaction takes only a few milliseconds.
 _KERNELS_PER_STEP = 25
 
 

@@ -185,7 +185,7 @@ class BudgetStore:
         """Store the states of budgets with their audit entries and notifications, by project id.
 
         A budget is skipped if it has changed since it was read, or if another manager has reported
-        a percentage in between. Return the ids of the projects whose states were stored.
+        a percentage in between. Return the ids of the projects with stored states.
         """
         b = project_budgets.c
         written: set[str] = set()

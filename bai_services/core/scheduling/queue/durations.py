@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from .model import Certainty, PendingSession, RunningSession
 
-# Number of the latest ended sessions whose run times are stored for each kind.
+# Number of latest run times that are stored for each kind.
 WINDOW = 256
 # Minimum number of ended sessions for a prediction. Only sessions that ran longer than the elapsed
 # time of the session are considered.

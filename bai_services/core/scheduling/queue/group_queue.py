@@ -69,7 +69,7 @@ class GroupQueue:
         # changes.
         self.may_plan = True
         self.next_plan_at: datetime | None = None
-        self.unreported: list[str] = []  # excluded sessions whose reasons are not reported yet
+        self.unreported: list[str] = []  # excluded sessions with unreported reasons
         self._alarms: list[tuple[datetime, str]] = []
         self.shares = DominantShares()
         self._capacity = capacity_of(self.agents.values())

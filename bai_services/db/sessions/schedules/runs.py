@@ -38,7 +38,7 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True)
 class DueRun:
-    """A run whose session is not created yet."""
+    """A run without a session yet."""
 
     id: str
     due_at: datetime
@@ -47,7 +47,7 @@ class DueRun:
 
 @dataclass(frozen=True, slots=True)
 class DueStop:
-    """A started run whose stop is due; ``is_live``: its session has not ended."""
+    """A started run with a due stop; ``is_live``: its session has not ended."""
 
     id: str
     schedule: str

@@ -343,8 +343,8 @@ def place_each(pointers, rows, release_steps, agents):  # type: ignore[no-untype
     The shape of a step is released before step ``release_steps[step]``.
     """
     columns, _, cache, shapes = unbundle(pointers)
-    # Linked lists of releases: ``heads[t]`` is the first step whose shape is released before step
-    # t, ``following[step]`` the next step in the same list; -1 ends a list.
+    # Linked lists of releases: ``heads[t]`` is the first step with a release before step t,
+    # ``following[step]`` is the next step in the same list; -1 ends a list.
     heads = np.full(rows.size + 1, -1, np.int64)
     following = np.full(rows.size, -1, np.int64)
     allocated = np.zeros((rows.size, cache.picks.shape[0], 2), np.int64)  # device, amount
