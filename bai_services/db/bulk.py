@@ -132,8 +132,7 @@ class Among(FunctionElement[bool]):
     """The condition that a column has one of the values in the parameter ``name``.
 
     PostgreSQL receives the values as one array. ``IN`` with one parameter per value would be
-    rendered again for each call, and would be a different prepared statement for each number of
-    values.
+    rendered for each call, with a different prepared statement for each number of values.
     """
 
     # No ``type``: for a boolean type, SQLAlchemy would render ``= 1`` on SQLite, which prevents the

@@ -302,8 +302,8 @@ _CREDENTIAL_WRITES = frozenset({"user.write", "keypair.write"})
 def reaches(caller: Caller, action: str, target: Target) -> bool:
     """Return whether the caller may perform ``action`` on ``target``.
 
-    Objects of an owner with a higher rank are out of reach, with two exceptions: the caller's reach
-    is ALL, or the action only reads metadata.
+    Objects of an owner with a higher rank are out of reach, unless the caller's reach is ALL or the
+    action only reads metadata.
     """
     scope = reach(caller.role, action)
     if scope is Reach.ALL:

@@ -180,8 +180,8 @@ def check_name(name: str) -> str:
     """Return ``name`` if it is a valid name of a folder.
 
     A valid name has 1 to 64 ASCII letters, digits and ``. _ -``. It begins with a letter, a digit
-    or a dot, contains at least one character other than a dot, and is not the name of a file that
-    sessions create.
+    or a dot, and contains at least one character other than a dot. Names of files that sessions
+    create are not valid.
 
     Raises
     ------

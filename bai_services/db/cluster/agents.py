@@ -100,7 +100,7 @@ class AgentStore:
     async def record_heartbeat(
         self, agent_id: str, beat: AgentHeartbeat, at: datetime
     ) -> HeartbeatResult:
-        """Store a heartbeat; create an unknown agent in the resource group that it reports.
+        """Store a heartbeat; create an unknown agent in the reported resource group.
 
         A known agent stays in its stored group, which an administrator may have assigned. An agent
         that has joined with an invitation is created in the group of the invitation. Usage is not

@@ -198,7 +198,7 @@ class QuotaStore:
         """Return the permissions on storage hosts that apply to a user, as maps by host.
 
         The permissions are granted by the user's domain, by the policy of the keypair (default: the
-        main keypair), and by those projects in ``project_ids`` of which the user is a member.
+        main keypair), and by the user's projects in ``project_ids``.
         """
         key = sa.func.coalesce(access_key, users.c.main_access_key)
         of_user = (

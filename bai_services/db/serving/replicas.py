@@ -406,8 +406,8 @@ class ReplicaStore:
             return set(await tx.scalars(rows))
 
     async def clean_up(self, now: datetime, before: datetime, kept: int) -> None:
-        """Delete stopped gateways, old changes of replicas, and ended replicas: those that ended
-        before ``before``, and all but the last ``kept`` of each endpoint.
+        """Delete stopped gateways, old changes of replicas, replicas that ended before ``before``,
+        and all but the last ``kept`` ended replicas of each endpoint.
         """
         numbered = (
             sa.select(

@@ -134,8 +134,8 @@ class UsageAggregateStore:
     async def rebuild(self, token: int | None, since: int = 0) -> int:
         """Write missing records and ends; set ``done_until`` back to the first changed hour.
 
-        ``since`` limits the check to resources that are in use or were released after this time,
-        and to waits that ended after it. Return the number of records that were missing or not
+        ``since`` limits the check to resources in use, resources released after this time, and
+        waits that ended after this time. Return the number of records that were missing or not
         ended.
         """
         count = 0

@@ -147,8 +147,8 @@ def _waits(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 def _upsert(insert: bulk.Upsert, select: Any) -> bulk.Upsert:
     """Return an upsert of records.
 
-    The end and the amount of an existing record are updated in two cases: the existing record is
-    open and the new record has an end, or the existing record ends at its start.
+    An existing record gets the new end and amount in two cases: it is open and the new record has
+    an end, or it ends at its start.
     """
     insert = insert.from_select(_COLUMNS_IN_ORDER, select)
     return insert.on_conflict_do_update(

@@ -199,8 +199,8 @@ class GroupPass:
         return states
 
     def _has_moved(self) -> bool:
-        """Return whether the reservation has moved since the last call; if it has, clear the
-        requests that did not fit outside the reserved placements.
+        """Return whether the reservation has moved since the last call; after a move, forget which
+        requests did not fit outside the reserved placements.
         """
         moves = 0 if self._reserver is None else self._reserver.moves
         self._moves, before = moves, self._moves

@@ -29,8 +29,8 @@ from .quota import Quotas
 from .selection import Selection
 from .shape import Shape, ShapeKey, shape_key
 
-# A placer keeps every prepared request, so it is replaced from time to time: when a dropped shape
-# has a handle above this number plus four per remaining shape.
+# A placer keeps every prepared request. It is therefore replaced when a dropped shape has a handle
+# above this number plus four per remaining shape.
 _MAX_HANDLES = 4096
 
 

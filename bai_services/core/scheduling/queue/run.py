@@ -61,7 +61,7 @@ class Queue:
         queue.run(now)                           # takes almost no time without changes
 
     Not thread-safe. After changes, the decisions equal the decisions of a new queue with the same
-    state, except for ties that a placement policy breaks by its history.
+    state, except for ties that a placement policy breaks by earlier placements.
     """
 
     def __init__(self, snapshot: Snapshot, pause_if_busy: PauseIfBusy = no_op) -> None:
@@ -425,9 +425,9 @@ class Queue:
     def _decide(self, group_queues: list[GroupQueue]) -> list[Decision]:
         """Run the pass of each group.
 
-        The quota of sessions with a reservation is withheld from all other groups. But the first
-        group may exhaust a cap before the second makes a reservation. So further rounds follow, at
-        most MAX_ROUNDS in total, until decisions of one group no longer affect another.
+        The quota of sessions with a reservation is withheld from all other groups. Because the
+        first group may exhaust a cap before the second makes a reservation, rounds are repeated (at
+        most MAX_ROUNDS in total) until decisions of one group no longer affect another.
         """
         decisions: list[Decision] = []
         # By group: the number of decisions of all groups after the group's last round.
@@ -453,8 +453,7 @@ class Queue:
         """
         if len(self._group_queues) == 1:
             return []
-        # The quota of a reserved session is charged already, so its start does not change the
-        # charges.
+        # The quota of a reserved session is already charged, so its start changes no charges.
         if before & self._pending.keys() != self._reserved():
             return list(self._group_queues.values())
         return [

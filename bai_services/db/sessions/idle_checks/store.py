@@ -205,9 +205,8 @@ class IdleCheckStore:
     async def clean_up(self, before: datetime) -> None:
         """Delete the decisions before a time, and bindings that are no longer valid.
 
-        A binding is deleted if its scope no longer exists, or if it is for a user who has moved to
-        another domain and its last author was a domain admin. Other bindings for such a user get
-        the new domain.
+        A binding is deleted if its scope no longer exists. If the user of a binding has moved to
+        another domain, a binding of a domain admin is deleted; other bindings get the new domain.
         """
         domain = sa.select(users.c.domain).where(users.c.id == bindings.c.scope_id)
         has_moved = sa.and_(
