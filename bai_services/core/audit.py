@@ -12,7 +12,7 @@ from typing import Any
 SECRET_FIELDS = frozenset(
     {"password", "new_secret", "secret_key", "request", "environ", "bootstrap_script", "callback"}
 )
-# Maximum number of changed fields whose values an entry contains.
+# Maximum number of changed fields with values in an entry.
 MAX_CHANGED_FIELDS = 50
 # Maximum length of a value as JSON; longer values are truncated.
 MAX_VALUE_CHARS = 300

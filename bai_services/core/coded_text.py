@@ -18,8 +18,8 @@ DURATION_SUFFIX = "_seconds"
 class CodedText:
     """A text with its values and with the texts that it contains; ``str`` returns it in English.
 
-    A value whose name ends in ``_at`` is an ISO 8601 time. A value whose name ends in ``_seconds``
-    is a duration. Names, amounts and lists of names are strings, as users write them.
+    Values with names that end in ``_at`` are ISO 8601 times; values with names that end in
+    ``_seconds`` are durations. Names, amounts and lists of names are strings, as users write them.
     """
 
     code: str

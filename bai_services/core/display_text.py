@@ -1,9 +1,9 @@
 """Rules for free texts that other users read: descriptions, full names, file names.
 
-A text must not change, reorder or imitate adjacent text. Characters that are invisible, or that
-change the direction of the text after them, are refused in new texts; for new file names, see
-``file_name_problem``. Names of files that programs created can contain anything, so pages and the
-command line show such characters as codes.
+A text must not change, reorder or imitate adjacent text. Invisible characters, and characters that
+change the direction of text, are rejected in new texts; for new file names, see
+``file_name_problem``. Programs can create files with any name, so pages and the command line show
+such characters as codes.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def text_problem(text: str, *, is_multiline: bool = False) -> str:
 def file_name_problem(path: str) -> str:
     """Return why a new file cannot be created at ``path``, and what to do; empty if it can.
 
-    Only characters that break lines, control a terminal or reorder text are refused: files with
-    other invisible characters exist on users' computers, and can be uploaded.
+    Only characters that break lines, control a terminal or reorder text are rejected. Other
+    invisible characters are allowed, because existing files with such names must be uploadable.
     """
     for position, letter in enumerate(path, 1):
         if unicodedata.category(letter) == "Cc" or letter in _DIRECTION or letter in _LINE_BREAKS:

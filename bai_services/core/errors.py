@@ -1,4 +1,4 @@
-"""Errors whose messages are shown to users.
+"""Errors with messages that are shown to users.
 
     BaiError
     ├── InvalidRequest            malformed or contradictory input
@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 
 
 class BaiError(Exception):
-    """A failure whose message and ``details`` are sent to the caller.
+    """A failure; its message and ``details`` are sent to the caller.
 
     ``code`` is part of the REST API and never changes. ``details`` is a JSON object with the values
     that the message mentions, such as the requested amount and the limit.

@@ -30,7 +30,7 @@ def has_elapsed(since: datetime, period: timedelta, now: datetime) -> bool:
 
 
 def clock_change(low: datetime, high: datetime, zone: tzinfo) -> datetime:
-    """Return the first second up to ``high`` whose offset from UTC differs from that of ``low``."""
+    """Return the first second up to ``high`` with another offset from UTC than ``low``."""
     low, high = low.astimezone(UTC).replace(microsecond=0), high.astimezone(UTC)
     before = low.astimezone(zone).utcoffset()
     while high - low > timedelta(seconds=1):

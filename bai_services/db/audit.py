@@ -21,7 +21,7 @@ from .tables.accounts import audit_log
 
 _ENTRY = audit_log.insert()
 
-# Most entries contain the name of their object. The object of a sign-in is the user who signs in.
+# Most entries contain the name of their object. The object of a sign-in is the user.
 _ENTITY_NAME = sa.func.coalesce(
     audit_log.c.details["name"].as_string(),
     sa.case((audit_log.c.entity_id == audit_log.c.actor_id, audit_log.c.actor)),
@@ -73,7 +73,7 @@ class AuditStore:
     ) -> Page[LoggedEntry]:
         """Return a page of the log; with ``domain``, only the entries of this domain.
 
-        Entries whose actor currently has one of ``hidden_roles`` are omitted.
+        Entries of actors with a current role in ``hidden_roles`` are omitted.
         """
         rows = sa.select(*ENTRY_COLUMNS)
         rows = rows.where(is_owner_visible(audit_log.c.actor_id, hidden_roles))

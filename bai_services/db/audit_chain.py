@@ -41,9 +41,9 @@ class ChainChanged(Exception):
 
 
 class AuditChainStore:
-    """Appends entries to the chain, and removes old ones from its beginning.
+    """Appends entries to the chain, and removes old entries from its beginning.
 
-    A change moves the end of the chain, and is committed only if no other change has moved it
+    A change moves an end of the chain. It is committed only if no other change has moved this end
     (compare-and-set).
     """
 
@@ -61,7 +61,7 @@ class AuditChainStore:
             return await _state(tx), records(LoggedEntry, await tx.execute(chosen.limit(limit)))
 
     async def append(self, seen: ChainState, links: Sequence[Link]) -> None:
-        """Append entries to the chain, whose head must still be that of ``seen``.
+        """Append entries to the chain; the head must be unchanged since ``seen`` was read.
 
         Raises
         ------
@@ -102,7 +102,8 @@ class AuditChainStore:
             last: tuple[int, str] | None = None
             count = 0
             for position, its_hash, at in await tx.execute(oldest):
-                # A gap is damage: keep the entries after it, so that it can be found.
+                # A gap indicates a removed entry: keep the entries after it, so that a check finds
+                # the gap.
                 if at >= before or position != state.anchor_position + count + 1:
                     break
                 last, count = (position, its_hash), count + 1
@@ -124,7 +125,7 @@ class AuditChainStore:
             return count
 
     async def after(self, position: int, limit: int) -> tuple[ChainState, list[LoggedEntry]]:
-        """Return the state of the chain and its entries after ``position``, of the same time."""
+        """Return the state of the chain and its entries after ``position``, in one snapshot."""
         chosen = (
             _ENTRIES.where(audit_log.c.position > position)
             .order_by(audit_log.c.position)
@@ -140,9 +141,7 @@ class AuditChainStore:
             return next(iter(records(LoggedEntry, found)), None)
 
     async def outside(self) -> tuple[ChainState, LoggedEntry | None, int]:
-        """Return the state, the first entry outside the ends of the chain, and the number of
-        entries that are not chained yet.
-        """
+        """Return the state, the first entry outside the chain's ends, and the unchained count."""
         async with self._db.read_one_state() as tx:
             state = await _state(tx)
             strays = _ENTRIES.where(

@@ -25,7 +25,7 @@ _PREFIX = "v_"
 
 
 class RowUpdate:
-    """A bulk UPDATE with one row of values per updated row.
+    """A bulk UPDATE; each updated row has its own values.
 
     ``kinds`` maps the name of each value to its type, in the order of the values in a row.
     ``statement`` builds the UPDATE; its argument maps the name of each value to an expression.
@@ -73,7 +73,7 @@ class RowInsert:
     """A bulk INSERT.
 
     ``names`` are the columns of the values in a row, in order. The columns in ``same`` have the
-    same value in all rows. With ``ignores``, rows that already exist are skipped.
+    same value in all rows. With ``ignores``, existing rows are skipped.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class RowInsert:
 class RowInsertSelect:
     """A bulk INSERT … SELECT: one SELECT per row of values.
 
-    ``kinds`` is as for ``RowUpdate``. ``statement`` builds the INSERT; its arguments are an empty
-    INSERT of the dialect, and the values as for ``RowUpdate``.
+    ``kinds`` is the same as for ``RowUpdate``. ``statement`` builds the INSERT from an empty INSERT
+    of the dialect and the values (see ``RowUpdate``).
     """
 
     def __init__(
@@ -132,8 +132,7 @@ class Among(FunctionElement[bool]):
     """The condition that a column has one of the values in the parameter ``name``.
 
     PostgreSQL receives the values as one array. ``IN`` with one parameter per value would be
-    rendered again for each call, and would be a different prepared statement for each number of
-    values.
+    rendered for each call, with a different prepared statement for each number of values.
     """
 
     # No ``type``: for a boolean type, SQLAlchemy would render ``= 1`` on SQLite, which prevents the
@@ -159,11 +158,11 @@ def _as_array(element: Among, compiler: Any, **more: Any) -> str:
 
 
 class Likely(FunctionElement[bool]):
-    """A condition that most rows meet that the other conditions select.
+    """A condition that is true for most rows that the other conditions select.
 
-    Databases assume that few rows have a given status: SQLite always, PostgreSQL if its statistics
-    are older than the rows. They would find the rows of a list of ids by reading all rows with this
-    status. The hint prevents that: an index cannot be used for ``… IS TRUE``.
+    Databases assume that few rows have a given status (SQLite always, PostgreSQL with outdated
+    statistics). For a list of ids, they would therefore read all rows with this status. The hint
+    prevents this, because an index cannot be used for ``… IS TRUE``.
     """
 
     inherit_cache = True
@@ -191,8 +190,8 @@ def _parameters(kinds: Mapping[str, Any]) -> dict[str, sa.BindParameter[Any]]:
 class _ForEachRow:
     """A statement that SQLite runs once per row of values.
 
-    The values are converted here, because SQLAlchemy takes longer for a row than SQLite.
-    ``names`` are the names of the values of a row, in order; see ``_parameters``.
+    The values are converted here: SQLAlchemy would take longer to convert a row than SQLite to
+    write it. ``names`` are the names of the values of a row, in order; see ``_parameters``.
     """
 
     def __init__(self, statement: sa.Insert | sa.Update, names: Iterable[str]) -> None:
@@ -208,11 +207,12 @@ class _ForEachRow:
         return (await tx.exec_driver_sql(text, [convert(row) for row in rows])).rowcount
 
     def _compile(self, dialect: sa.Dialect) -> tuple[str, Callable[[Row], Row]]:
-        """Return the SQL text, and a function from a row to its positional parameters."""
+        """Return the SQL text, and a function that converts a row to positional parameters."""
         compiled: Any = self._statement.compile(dialect=dialect)
         parameters = [compiled.binds[name] for name in compiled.positiontup]
         converters = [one.type.dialect_impl(dialect).bind_processor(dialect) for one in parameters]
-        # The parameters that no row contains, such as ``Status.PENDING`` in a condition, follow it.
+        # Constant parameters, such as ``Status.PENDING`` in a condition, follow the values of the
+        # row.
         constants = [one for one in parameters if one.key not in self._names]
         keys = [*self._names, *(one.key for one in constants)]
         same = tuple(one.effective_value for one in constants)
@@ -241,10 +241,10 @@ class _Source:
 
 
 class _TextArray(sa.types.TypeDecorator[Any]):
-    """An array that is sent as PostgreSQL's text form, which is built here.
+    """An array that is sent in PostgreSQL's text format.
 
-    The driver inspects each element with regular expressions, which takes longer than the INSERT of
-    the element.
+    The driver would inspect each element with regular expressions, which takes longer than
+    inserting the element.
     """
 
     impl = postgresql.ARRAY

@@ -25,15 +25,16 @@ SQLITE_BUSY_SECONDS = 30
 
 CONNECTIONS = 8
 
-# Before use, a PostgreSQL connection is pinged if it was idle for at least this time.
+# A PostgreSQL connection is pinged before use if it was idle for at least this time.
 PING_AFTER_SECONDS = 1.0
-# Prepared statements per connection. The code uses more statements than the driver's default, 100.
+# Maximum number of prepared statements per connection: the code uses more than the driver's
+# default, 100.
 MAX_PREPARED_STATEMENTS = 500
-# PostgreSQL ends a transaction whose client sends nothing for this time: the locks of a suspended
-# manager must not block the one that takes over.
+# PostgreSQL ends a transaction without a statement for this time, because the locks of a suspended
+# manager must not block the manager that takes over.
 IDLE_TRANSACTION_SECONDS = 20
 
-# PostgreSQL's error codes of transactions that can be repeated: serialization failure, deadlock.
+# PostgreSQL's error codes for transactions to repeat: serialization failure, deadlock.
 _CONFLICT_STATES = {"40001", "40P01"}
 
 _IS_WRITE = "bai_is_write"
@@ -42,10 +43,10 @@ _EMPTY = {"{}": dict, b"{}": dict, "[]": list, b"[]": list}
 
 
 class Database:
-    """Opens transactions. Code inside a transaction must not wait for anything but the database."""
+    """Opens transactions. Code inside a transaction must wait only for the database."""
 
     def __init__(self, url: str) -> None:
-        """``url`` names an async driver: ``sqlite+aiosqlite`` or ``postgresql+psycopg``."""
+        """Create the engines; ``url`` is for ``sqlite+aiosqlite`` or ``postgresql+psycopg``."""
         self.url = make_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._sqlite: sqlite_driver.Connections | None = None
@@ -63,8 +64,8 @@ class Database:
         else:
             self._engine, self._reader = _postgres(self.url), _postgres(self.url, "AUTOCOMMIT")
         self._writer = self._engine.execution_options(**{_IS_WRITE: True})
-        # SQLite's write lock is not fair: a task that acquires it repeatedly, such as a scheduling
-        # pass, would starve other writers for seconds. This additional lock is fair.
+        # SQLite's write lock is not fair: a task that acquires the lock repeatedly, such as a
+        # scheduling pass, would starve other writers for seconds. This additional lock is fair.
         self._turn = asyncio.Lock() if self.is_sqlite else contextlib.nullcontext()
 
     @asynccontextmanager
@@ -97,7 +98,7 @@ class Database:
 
     @asynccontextmanager
     async def read_one_state(self) -> AsyncIterator[AsyncConnection]:
-        """Open a read-only transaction whose statements all see the same snapshot."""
+        """Open a read-only transaction in which all statements see the same snapshot."""
         with _translate_errors():
             async with self._engine.begin() as tx:
                 if tx.dialect.name == "postgresql":
@@ -108,7 +109,7 @@ class Database:
         """Return the number of connections in use, and their maximum number (``limit``)."""
         engines = {self._engine, self._reader}
         per_engine = CONNECTIONS if self.is_sqlite else 2 * CONNECTIONS
-        # Both pools are queues: ``create_async_engine`` has got their size.
+        # Both pools are queue pools with the size given to ``create_async_engine``.
         used = sum(engine.pool.checkedout() for engine in engines)  # type: ignore[attr-defined]
         return {"used": used, "limit": per_engine * len(engines)}
 
@@ -127,7 +128,7 @@ class Database:
 def _postgres(url: sa.URL, isolation_level: str = "READ COMMITTED") -> AsyncEngine:
     """Return an engine for PostgreSQL.
 
-    The pool is LIFO: it prefers the busiest connections, which have the most prepared statements.
+    The pool is LIFO, to prefer the busiest connections, which have the most prepared statements.
     Reads use the isolation level AUTOCOMMIT, because BEGIN and COMMIT would triple the number of
     round trips.
     """
@@ -166,7 +167,7 @@ def _postgres(url: sa.URL, isolation_level: str = "READ COMMITTED") -> AsyncEngi
 
 
 def _read_json(text: str | bytes) -> Any:
-    """Parse JSON, with a fast path for empty objects and lists, the most frequent values."""
+    """Parse JSON, with a fast path for the most frequent values, empty objects and lists."""
     empty = _EMPTY.get(text)
     return json.loads(text) if empty is None else empty()
 
@@ -181,16 +182,15 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
     @sa.event.listens_for(engine, "connect")
     def set_pragmas(connection: Any, record: object) -> None:
         cursor = connection.cursor()
-        # With WAL, no commit is lost when a process is killed; a power failure may lose the last
-        # commits.
+        # With WAL, killing a process loses no commit; a power failure may lose the last commits.
         cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
-        # IMMEDIATE acquires the write lock at the beginning, where SQLite can wait for it. A
-        # transaction that reads first and then writes would fail if the lock is taken.
+        # IMMEDIATE acquires the write lock at the beginning, where SQLite can wait. A transaction
+        # that reads first and then writes would fail if the lock is taken.
         if connection.get_execution_options().get(_IS_WRITE):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
@@ -201,7 +201,7 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
 
 
 class _translate_errors:
-    """Convert the errors of an unreachable database, and of its disk, to ``Unavailable``.
+    """Convert errors of an unreachable database and of its disk to ``Unavailable``.
 
     Deadlocks and serialization failures become ``WriteConflict``.
     """
@@ -214,7 +214,7 @@ class _translate_errors:
             return
         text = str(error.orig).lower()
         name = getattr(error.orig, "sqlite_errorname", "")
-        # SQLITE_IOERR_SHMSIZE: there is no space for the index of the write-ahead log.
+        # SQLITE_IOERR_SHMSIZE: no space for the index of the write-ahead log.
         if "disk is full" in text or "no space left" in text or name == "SQLITE_IOERR_SHMSIZE":
             raise Unavailable(
                 "the disk of the database is full; nothing was changed. An administrator must free "

@@ -19,7 +19,7 @@ from bai_services.core.errors import BaiError, Conflict, InUse, NotFound
 def raise_on_violation(error: BaiError, if_duplicate: BaiError | None = None) -> Iterator[None]:
     """Raise ``error`` if the block raises an IntegrityError.
 
-    If a unique constraint is violated, raise ``if_duplicate`` instead, if given.
+    For a violation of a unique constraint, raise ``if_duplicate`` instead, if given.
     """
     try:
         yield
@@ -39,7 +39,7 @@ async def require_unused(
     """Raise ``InUse`` if rows refer to an entity that is about to be deleted or changed.
 
     ``what`` is the entity in the message. ``uses`` maps a plural noun for referring rows to the
-    condition that selects these rows; the message contains each noun with its count.
+    condition for these rows; the message contains each noun with its count.
     """
     counts: dict[str, Any] = {}
     for name, condition in uses.items():
@@ -58,7 +58,7 @@ async def delete_unused(
     row: tuple[sa.Table, sa.ColumnElement[bool]],
     uses: Mapping[str, sa.ColumnElement[bool]],
 ) -> None:
-    """Delete a row (table and condition) to which no rows refer; ``uses`` as in ``require_unused``.
+    """Delete a row without referring rows; ``row`` is a table and a condition.
 
     Raises
     ------
@@ -91,15 +91,15 @@ async def update_version(
     *,
     key_column: sa.Column[Any] | None = None,
 ) -> None:
-    """Change the row whose ``key_column`` (default: ``id``) is ``key``, if it still has
+    """Change the row with ``key`` in ``key_column`` (default: ``id``), if its version is still
     ``version``, and increment the version.
 
-    A row that no longer exists is not changed.
+    Do nothing if the row no longer exists.
 
     Raises
     ------
     Conflict
-        If the row has another version, because another user has changed it.
+        If the row has another version, because of a concurrent change.
     """
     is_key = (table.c.id if key_column is None else key_column) == key
     changed = await tx.execute(
@@ -121,7 +121,7 @@ async def update_version(
 async def insert_new(tx: AsyncConnection, table: sa.Table, values: Mapping[str, Any]) -> bool:
     """Insert a row; return False if a row with the same key exists.
 
-    The number of rows is not known after an INSERT on PostgreSQL, so the row itself is returned.
+    The INSERT returns the row, because PostgreSQL does not report the number of inserted rows.
     """
     key = next(iter(table.primary_key.columns))
     added = await tx.execute(insert_ignoring(tx, table).values(values).returning(key))

@@ -28,8 +28,8 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], sa.ColumnElement[bool]]] = {
 _ORDERED = frozenset({"gt", "gte", "lt", "lte"})
 _OPERATORS = ("contains", "in", *filter(None, _COMPARISONS))
 
-# Maximum number of keys to which a condition on names is resolved. A condition that matches more
-# keys remains a condition on the joined table.
+# Maximum number of keys that replace a condition on names. A condition with more matches remains a
+# condition on the joined table.
 _MAX_KEYS = 20
 # Operators of the conditions that are resolved to keys.
 _RESOLVED_OPERATORS = frozenset({"", "in", "contains"})
@@ -45,14 +45,15 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class ValueGroup:
-    """Values of a field that may select too many rows to sort.
+    """Values of a field for which there may be too many rows to sort.
 
-    SQLite has no statistics of this database (``ANALYZE`` is not run). It could therefore read
-    these rows by the index of the field and sort them. A filter on values of one group disables
-    that index on SQLite, so that the rows are read in the requested order.
+    SQLite has no statistics (``ANALYZE`` is not run), so it could read these rows by the index of
+    the field and sort them. A filter on values of one group disables that index on SQLite, so that
+    the rows are read in the requested order.
 
-    ``implied`` is the condition of a partial index for the default order; every row with one of the
-    values meets it. A group with ``implied`` applies only to the default order and its reverse.
+    ``implied`` is the condition of a partial index for the default order; it is true for every row
+    with one of the values. A group with ``implied`` applies only to the default order and its
+    reverse.
     """
 
     values: frozenset[str]
@@ -65,17 +66,18 @@ class Listing:
 
     columns: Mapping[str, sa.ColumnElement[Any]]
     default_sort: Sequence[str] = field(default=("-created_at",))
-    # The default order sorts rows with equal values in the requested fields. Whether to reverse the
-    # default order if the last requested field has the opposite direction: one index then serves
-    # both directions.
+    # The default order sorts rows with equal values in the requested fields. This option reverses
+    # it if the last requested field has the opposite direction, so that one index serves both
+    # directions.
     reverses_default: bool = False
     groups: Mapping[str, Sequence[ValueGroup]] = field(default_factory=dict)
-    # Fields whose values are names in a joined table. A condition on such a field is first resolved
-    # to the keys of the names, because the database has statistics of the number of rows per key.
+    # Fields with names from a joined table. A condition on such a field is first resolved to the
+    # keys of the names, because the database has statistics of the number of rows per key.
     named: Mapping[str, Named] = field(default_factory=dict)
     # Fields of a table that may have several rows for one listed row, such as the agents of a
     # session.
-    # A condition is met if one of these rows meets it. The list cannot be sorted by such a field.
+    # A condition must be true for at least one of these rows. The list cannot be sorted by such a
+    # field.
     related: Mapping[str, Named] = field(default_factory=dict)
 
     async def page(
@@ -102,7 +104,7 @@ class Listing:
         order = [self._order(name) for name in self._sort(query)]
         result = await tx.execute(rows.order_by(*order).limit(query.limit).offset(query.offset))
         items = records(make, result)
-        if len(items) < query.limit and (items or not query.offset):  # the list ends here
+        if len(items) < query.limit and (items or not query.offset):  # last page
             return Page(items, query.offset + len(items), query.limit, query.offset)
         # Limit the count: counting a long list takes much longer than reading a page.
         most = max_exact_total(query.limit, query.offset) + 1
@@ -111,10 +113,10 @@ class Listing:
         return Page(items, int(total or 0), query.limit, query.offset)
 
     def _sort(self, query: ListQuery) -> list[str]:
-        """Return the requested sort order, followed by the default one, which orders equal rows.
+        """Return the requested sort order, followed by the default order for equal rows.
 
-        Otherwise PostgreSQL would return equal rows in any order, and pages could repeat some rows
-        and miss others.
+        Without the default order, PostgreSQL would return equal rows in any order, and pages could
+        repeat or miss rows.
         """
         chosen = {name.removeprefix("-") for name in query.sort}
         rest = [name for name in self.default_sort if name.removeprefix("-") not in chosen]
@@ -125,7 +127,7 @@ class Listing:
     async def _resolve_names(
         self, tx: AsyncConnection, name: str, condition: sa.ColumnElement[bool]
     ) -> sa.ColumnElement[bool]:
-        """Replace a condition on a joined table by a condition on the keys of its matching rows.
+        """Replace a condition on a joined table with a condition on the keys of the matching rows.
 
         A condition on names is not replaced if it matches more than ``_MAX_KEYS`` keys.
         """
@@ -214,8 +216,8 @@ def _contains(
     text = column if isinstance(column.type, sa.String) else sa.cast(column, sa.String)
     has_no_letters = value.isascii() and not any(map(str.isalpha, value))
     if is_sqlite or has_no_letters:
-        # No lower() needed: SQLite's LIKE ignores the case of ASCII letters, and a value without
-        # letters has no case.
+        # lower() is not needed: SQLite's LIKE ignores the case of ASCII letters, and a value
+        # without letters has no case.
         return text.contains(value, autoescape=True)
     if value.isascii():
         # lower() takes several times as long with a Unicode collation as with "C".

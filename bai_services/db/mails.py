@@ -25,7 +25,7 @@ async def enqueue(tx: AsyncConnection, mail: Mail) -> None:
 
 
 class MailStore:
-    """Each public method is one transaction."""
+    """Reads and writes the mail queue. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -35,7 +35,7 @@ class MailStore:
             await enqueue(tx, mail)
 
     async def due(self, now: datetime, limit: int) -> Sequence[Mail]:
-        """Return the mails whose next attempt is due, the longest due first."""
+        """Return the mails with a due attempt, the longest due first."""
         rows = sa.select(*_COLUMNS).where(mails.c.next_at <= now)
         rows = rows.order_by(mails.c.next_at, mails.c.id).limit(limit)
         async with self._db.read() as tx:

@@ -22,7 +22,7 @@ _LOCK = 7_318_202
 def upgrade(url: str, revision: str = "head") -> None:
     """Create or migrate the tables at ``url``.
 
-    The call blocks, so run it in a thread, not in the event loop. All migrations run in one
+    This call blocks, so run it in a thread, not in the event loop. All migrations run in one
     transaction, so a failure leaves the database unchanged.
     """
     with _connected(url) as connection:
@@ -44,7 +44,7 @@ def descriptions() -> list[tuple[str, str]]:
 def next_revision() -> str:
     """Return the next revision number, as four digits.
 
-    It follows the highest number, because existing numbers have gaps (there is no 0013).
+    The result follows the highest number, because existing numbers have gaps (there is no 0013).
     """
     return f"{max(map(int, revisions()), default=0) + 1:04}"
 
@@ -52,7 +52,7 @@ def next_revision() -> str:
 def current(url: str) -> str | None:
     """Return the revision of the database at ``url``, None for an empty database.
 
-    The call takes no lock: it responds also while the database is being written.
+    This call takes no lock, so it also works while the database is being written.
     """
     with _connected(url, excludes_migrations=False) as connection:
         return MigrationContext.configure(connection).get_current_revision()
@@ -109,8 +109,8 @@ def _connected(url: str, *, excludes_migrations: bool = True) -> Iterator[sa.Con
 def _take_over_transactions(engine: sa.Engine, statement: str) -> None:
     @sa.event.listens_for(engine, "connect")
     def connect(connection: sa.engine.interfaces.DBAPIConnection, record: object) -> None:
-        # With another isolation level, the driver would begin transactions itself, but not before
-        # DDL statements.
+        # With other isolation levels, the driver begins transactions implicitly, but not before DDL
+        # statements.
         connection.isolation_level = None
         connection.execute("PRAGMA busy_timeout=60000")
 

@@ -1,14 +1,14 @@
-"""SQLite driver for asyncio: short statements run in the event loop, long ones in a thread.
+"""SQLite driver for asyncio: runs short statements in the event loop, long ones in a thread.
 
-A switch to a thread and back costs several times as much as a SELECT by primary key. The driver
-that SQLAlchemy supports, aiosqlite, needs four switches per statement. This driver implements the
-same interface, so SQLAlchemy's aiosqlite dialect works with it.
+Switching to a thread and back costs several times as much as a SELECT by primary key. SQLAlchemy's
+driver aiosqlite needs four switches per statement. This driver implements the same interface, so
+SQLAlchemy's aiosqlite dialect works with it.
 
 Each SELECT in the event loop has a budget: a number of steps of SQLite's virtual machine. A SELECT
-that exceeds the budget is interrupted and repeated in a thread. This statement then runs in a
-thread, until the set of slow statements is cleared (``MAX_SLOW``). The commit of a change also runs
-in a thread, because it waits for the disk. A statement that finds the database locked is repeated
-in a thread.
+that exceeds the budget is interrupted and repeated in a thread. From then on, it runs in a thread
+until the set of slow statements is cleared (``MAX_SLOW``). The commit of a change also runs in a
+thread, because it waits for the disk. A statement that finds the database locked is repeated in a
+thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_CALLBACKS = 20
 LONG = "/* long */"
 # A statement with more bound values runs in a thread, because it reads or writes many rows.
 MAX_INLINE_VALUES = 400
-# When the set of slow statements has this size, it is cleared.
+# The set of slow statements is cleared at this size.
 MAX_SLOW = 500
 
 # Number of consecutive statements in the event loop before other tasks may run.
@@ -69,14 +69,14 @@ class Connections:
         self.pool.shutdown(wait=False)
 
     def mark_slow(self, statement: str) -> None:
-        """Run a statement in a thread from now on, until the set is cleared."""
+        """Add a statement to the slow statements, which run in a thread."""
         if len(self.slow) >= MAX_SLOW:
             self.slow.clear()
         self.slow.add(statement)
 
     def _connect(self) -> sqlite3.Connection:
-        # With timeout 0, a statement fails at once if the database is locked. It is then repeated
-        # in a thread, which waits for the lock.
+        # With timeout 0, a statement fails at once if the database is locked. The driver then
+        # repeats it in a thread, which waits for the lock.
         opened = sqlite3.connect(
             self._path,
             timeout=0,
@@ -90,8 +90,8 @@ class Connections:
     def _switch_to_wal(self, opened: sqlite3.Connection) -> None:
         """Switch to WAL; retry while the database is locked.
 
-        SQLite does not wait for the lock itself, because it ignores the busy timeout when it
-        changes the journal mode.
+        SQLite does not wait for the lock, because it ignores the busy timeout during a change of
+        the journal mode.
         """
         deadline = time.monotonic() + self.busy_seconds
         while True:
@@ -197,11 +197,11 @@ class Connection:
         return self._connection
 
     async def _run_in_thread(self, call: Callable[[], T], may_interrupt: bool = False) -> T:
-        """Call ``call`` in a thread, where it may wait for locks for ``busy_seconds``."""
+        """Call ``call`` in a thread, which may wait for locks for ``busy_seconds``."""
         opened = self._conn
 
         def wait_and_call() -> T:
-            # Disable the progress callbacks: each one would wait for the GIL.
+            # Disable the progress callbacks: each callback would wait for the GIL.
             opened.set_progress_handler(None, 0)
             opened.execute(f"PRAGMA busy_timeout={self._shared.busy_seconds * 1000:.0f}")
             try:
@@ -227,7 +227,7 @@ class Connection:
             raise
 
     async def _wait_until_idle(self) -> None:
-        """Wait for the statement that a thread still runs after a cancellation."""
+        """Wait for a statement that still runs in a thread after a cancellation."""
         if self._busy is not None and not self._busy.done():
             await asyncio.wait([self._busy])
 
@@ -247,14 +247,13 @@ def _first_word(statement: str) -> str:
 
 
 def _close(opened: sqlite3.Connection) -> None:
-    # Without a rollback, a cursor that is still referenced would keep the connection and its lock
-    # alive after close.
+    # Without a rollback, a referenced cursor would keep the connection and its lock after close.
     opened.rollback()
     opened.close()
 
 
 def _consume_error(future: asyncio.Future[Any]) -> None:
-    # Retrieve the error: otherwise asyncio logs it if the waiting task was cancelled.
+    # Retrieve the error: otherwise, asyncio logs it if the waiting task was cancelled.
     if not future.cancelled():
         future.exception()
 

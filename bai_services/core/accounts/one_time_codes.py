@@ -160,7 +160,7 @@ def grouped(code: str) -> str:
 
 
 def accepted_steps(unix_time: float) -> range:
-    """Return the time steps whose codes are accepted.
+    """Return the time steps with accepted codes at ``unix_time``.
 
     >>> list(accepted_steps(61))
     [1, 2, 3]

@@ -76,7 +76,7 @@ class Target:
 class Visibility:
     """The rows of a list that a caller may see; None in a field means no restriction.
 
-    At most one of the first three fields is set. Rows whose owner has one of ``hidden_roles`` are
+    At most one of the first three fields is set. Rows of owners with a role in ``hidden_roles`` are
     omitted.
     """
 
@@ -214,7 +214,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "model-import.approve": _DOMAIN_WRITES,
     "model-import.cancel": _reaches(R.OWN, R.DOMAIN, R.NONE),
     "model-import.retry": _reaches(R.OWN, R.DOMAIN, R.NONE),
-    # Pipelines contain commands and variables, so monitors do not see those of other users.
+    # Pipelines contain commands and variables, so monitors do not see pipelines of other users.
     "pipeline.read": _OWN_WRITES,
     # Tasks run with the permissions of the pipeline's owner, so only the owner may define and run
     # it.
@@ -289,7 +289,7 @@ def reach(role: Role, action: str) -> Reach:
     return ACTIONS[action].get(role, Reach.NONE)
 
 
-# By default, a role cannot act on objects whose owner's role has a higher rank.
+# By default, a role cannot act on objects of owners with a higher rank.
 _RANKS: Mapping[Role, int] = {Role.USER: 0, Role.MONITOR: 0, Role.ADMIN: 1, Role.SUPERADMIN: 2}
 # Actions to which ranks do not apply: these reads contain no files, environments or secrets, and
 # administrators need them for the accounts of their domain.
@@ -302,8 +302,8 @@ _CREDENTIAL_WRITES = frozenset({"user.write", "keypair.write"})
 def reaches(caller: Caller, action: str, target: Target) -> bool:
     """Return whether the caller may perform ``action`` on ``target``.
 
-    Objects of an owner with a higher rank are out of reach, with two exceptions: the caller's reach
-    is ALL, or the action only reads metadata.
+    Objects of an owner with a higher rank are out of reach, unless the caller's reach is ALL or the
+    action only reads metadata.
     """
     scope = reach(caller.role, action)
     if scope is Reach.ALL:
@@ -319,7 +319,7 @@ def reaches(caller: Caller, action: str, target: Target) -> bool:
 
 
 def roles_above(role: Role, action: str) -> frozenset[Role]:
-    """Return the roles of owners on whose objects ``role`` may not perform ``action``."""
+    """Return the owners' roles that exclude an object from ``action`` by ``role``."""
     if action in _METADATA_READS or reach(role, action) is Reach.ALL:
         return frozenset()
     rank = _RANKS.get(role, 0)

@@ -59,7 +59,7 @@ _BUSY = frozenset({VfolderStatus.CLONING, VfolderStatus.PERFORMING})
 def fate_of(folder: OwnedFolder, options: PurgeOptions) -> Fate | None:
     """Return what happens to a folder; None if its files are already being deleted.
 
-    Folders in the trash, and folders whose files are incomplete, are always deleted.
+    Folders in the trash and folders with incomplete files are always deleted.
 
     Raises
     ------

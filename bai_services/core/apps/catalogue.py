@@ -10,9 +10,9 @@ from ..cluster.image_labels import Protocol, ServicePort
 from .shares import WHOLE_SESSION
 
 PORTS = "Ports"
-# Protocols of the service-ports label whose ports a browser can open.
+# Protocols of the service-ports label with ports that a browser can open.
 OPENABLE = frozenset({Protocol.HTTP, Protocol.PREOPEN})
-# Titles of ports whose protocols need a viewer program.
+# Titles of ports with protocols that need a viewer program.
 _TITLES = {Protocol.VNC: "Desktop (VNC)", Protocol.RDP: "Desktop (RDP)"}
 
 
@@ -88,7 +88,7 @@ KNOWN_APPS: Mapping[str, KnownApp] = {app.name: app for app in _KNOWN}
 _BY_NAME_OR_ALIAS: Mapping[str, KnownApp] = {
     name: app for app in _KNOWN for name in (app.name, *app.aliases)
 }
-# Part of every Jupyter server, so images need not declare them.
+# Part of every Jupyter server, so images do not have to declare them.
 _ALWAYS_OFFERED = ("jupyterlab", "terminal", "filebrowser")
 
 

@@ -72,7 +72,7 @@ class Device:
 
 
 class DeviceAmount(NamedTuple):
-    """``amount`` of ``slot`` on one device, in the unit of ``resources.slot_type``."""
+    """An amount of a slot on one device, in the unit of ``resources.slot_type``."""
 
     device_id: str
     slot: str

@@ -74,7 +74,7 @@ class AgentMembership:
 
 
 def check_credential(text: str) -> str:
-    """Return ``text`` if it has the form of an agent's credential.
+    """Return ``text`` if its form is valid for an agent's credential.
 
     Raises
     ------

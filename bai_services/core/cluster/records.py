@@ -56,7 +56,7 @@ class DeviceFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device(DeviceFields):
-    """``capacity``, ``used`` and ``share_in_force`` are decimal numbers; "1" is the whole device.
+    """A device. ``capacity``, ``used`` and ``share_in_force`` are decimal fractions of the device.
 
     ``share_in_force``: the share that all sessions on the device must have; None: any.
     """

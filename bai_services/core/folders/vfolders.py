@@ -90,7 +90,8 @@ class VfolderEvent(StrEnum):
 
 S, E = VfolderStatus, VfolderEvent
 
-# Transitions that are not listed are illegal. A folder whose deletion has begun cannot be restored.
+# Transitions that are not listed are illegal. A folder cannot be restored after its deletion has
+# begun.
 TRANSITIONS: Mapping[tuple[VfolderStatus, VfolderEvent], VfolderStatus] = {
     (S.CLONING, E.COPIED): S.READY,
     (S.CLONING, E.BROKEN): S.ERROR,
@@ -179,8 +180,8 @@ def check_name(name: str) -> str:
     """Return ``name`` if it is a valid name of a folder.
 
     A valid name has 1 to 64 ASCII letters, digits and ``. _ -``. It begins with a letter, a digit
-    or a dot, contains at least one character other than a dot, and is not the name of a file that
-    sessions create.
+    or a dot, and contains at least one character other than a dot. Names of files that sessions
+    create are not valid.
 
     Raises
     ------

@@ -26,7 +26,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationEvent:
-    """An event of the catalogue; ``channels`` are those of the caller."""
+    """An event of the catalogue; ``channels`` are the caller's channels for this event."""
 
     name: EventName
     is_urgent: bool

@@ -88,7 +88,7 @@ def read_time(text: str, field: str) -> time:
 
 
 def _next_multiple(at: datetime, seconds: int) -> datetime:
-    """Return the first time after ``at`` whose Unix time is a multiple of ``seconds``."""
+    """Return the first time after ``at`` with a Unix time that is a multiple of ``seconds``."""
     return datetime.fromtimestamp((int(at.timestamp()) // seconds + 1) * seconds, UTC)
 
 

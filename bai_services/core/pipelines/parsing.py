@@ -289,7 +289,7 @@ def _task(section: Section, parameters: dict[str, Parameter]) -> Task:
 
 
 def _check_kind(task: Task, line: int, command_line: int) -> None:
-    """Check that a task has what its kind requires, and nothing else."""
+    """Check that a task has the keys that its kind requires, and no keys of other kinds."""
     fields = {
         TaskKind.COMMAND: bool(task.command.strip()),
         TaskKind.NOTEBOOK: bool(task.notebook),

@@ -1,6 +1,6 @@
 """Advance reservations: agents that are held for the sessions of a project in a period.
 
-A reservation holds whole agents. They are chosen when it is booked, so no two reservations hold the
+A reservation holds whole agents, which are chosen at the booking, so no two reservations hold the
 same agent at the same time. During the period, other sessions do not start on these agents. Before
 the period, they start there only if their enforced maximum run time ends before it.
 """

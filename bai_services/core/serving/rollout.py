@@ -269,7 +269,7 @@ def _ready(now: Situation, revision: str | None = None) -> list[ReplicaState]:
 
 def _surplus(live: Sequence[ReplicaState], wanted: int) -> list[ReplicaState]:
     """Return the replicas beyond ``wanted``: first replicas that do not serve yet, then replicas on
-    the emptiest agents, so that agents become free for large sessions, then the newest.
+    the emptiest agents (to free agents for large sessions), then the newest.
 
     ``live`` are in order of creation.
     """

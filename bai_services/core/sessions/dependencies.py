@@ -82,7 +82,7 @@ def check_none_failed(dependencies: Sequence[Dependency]) -> None:
 
 
 def failure_reason(dependency: Dependency) -> CodedText:
-    """Return the end reason of a session whose dependency failed."""
+    """Return the end reason of a session after the failure of ``dependency``."""
     if dependency.status is not Status.TERMINATED:
         return TextTemplate.DEPENDENCY_ENDED.text(
             name=dependency.name, status=str(dependency.status)

@@ -33,7 +33,7 @@ class Idleness:
     def is_over(self, now: datetime) -> bool:
         """Return whether the session must be stopped now.
 
-        True only after a report of the session at or after ``ends_at``, at most ``REPORT_TTL`` ago,
+        This requires a report of the session at or after ``ends_at``, at most ``REPORT_TTL`` ago,
         because activity is unknown while the manager or the session is down.
         """
         if self.reported_at is None or self.reported_at < self.ends_at:

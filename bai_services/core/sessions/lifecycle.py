@@ -133,8 +133,8 @@ def next_status(status: Status, event: Event) -> Status:
 def end_event(
     event: Event, status: Status, result: str, *, has_run: bool, is_requeued: bool = False
 ) -> Event:
-    """Return ``ABORTED`` for the end of a session that was stopped before RUNNING, ``REQUEUED`` for
-    the end of a preempted session that returns to the queue, else ``event``.
+    """Return the event for the end of a session: ``ABORTED`` after a stop before RUNNING,
+    ``REQUEUED`` if a preempted session returns to the queue, else ``event``.
 
     After a failed start, a session has the result ``failure`` and is not aborted.
     """

@@ -36,7 +36,7 @@ class Traits:
     is_set: bool = False
     # May contain secrets of the owner, so the field is hidden from other readers of a template.
     is_private: bool = False
-    # A mapping whose entries are merged with the template's mapping instead of replacing it.
+    # A mapping that is merged with the template's mapping instead of replacing it.
     is_merged: bool = False
     # Allowed in the user options of a spawn through the Hub.
     is_hub_option: bool = True

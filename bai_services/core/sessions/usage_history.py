@@ -155,7 +155,7 @@ class Sampler:
         return self._take(key for key in list(self._open) if key[0] != current)
 
     def all(self) -> list[Sample]:
-        """Return and remove all samples, including those of the current interval."""
+        """Return and remove all samples, including samples of the current interval."""
         return self._take(list(self._open))
 
     def unfinished(self, kernel_ids: Collection[str]) -> list[Sample]:

@@ -1,4 +1,4 @@
-"""Accounts of callers by user name, sign-in name or keypair, and their caps and usage."""
+"""Read accounts of callers by user name, sign-in name or keypair, and their caps and usage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .users import Account, read_account
 
 @dataclass(frozen=True, slots=True)
 class KeypairAccount:
-    """A keypair and the account to which it belongs.
+    """A keypair and its account.
 
     ``rate_limit`` is the maximum number of requests in 15 minutes.
     """

@@ -1,4 +1,4 @@
-"""Users whose attributes must not change between a permission check and the write."""
+"""Guard against changes of a user between a permission check and the write."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..tables.accounts import users
 
 @dataclass(frozen=True, slots=True)
 class CheckedUser:
-    """A user, and the values of the columns on which the permission check was based."""
+    """A user, and the column values that the permission check has used."""
 
     id: str
     columns: Mapping[str, Any]

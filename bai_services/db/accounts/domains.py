@@ -32,7 +32,7 @@ _LISTING = Listing(
 
 
 class DomainStore:
-    """Each public method is one transaction."""
+    """Reads and writes domains. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -88,7 +88,7 @@ class DomainStore:
             if changes:
                 await tx.execute(domains.update().where(domains.c.name == name).values(changes))
             if "is_active" in changes:
-                # Gateways refuse requests to endpoints of the users of inactive domains.
+                # Gateways reject requests to endpoints of users in inactive domains.
                 await bump_routes(tx)
             if signs_out:
                 await tx.execute(

@@ -28,7 +28,7 @@ _IDENTITY = sa.select(
 
 
 class IdentityStore:
-    """Each public method is one transaction."""
+    """Reads and writes identities at OpenID providers. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -84,7 +84,8 @@ class IdentityStore:
             If the user has no such identity.
         """
         async with self._db.write() as tx:
-            # Lock the user: of two concurrent removals, the second must see the first.
+            # Lock the user: of two concurrent removals, the second must see the result of the
+            # first.
             user = users.c.id == user_id
             await tx.execute(users.update().where(user).values(username=users.c.username))
             rows = await tx.scalars(sa.select(_columns.id).where(_columns.user_id == user_id))

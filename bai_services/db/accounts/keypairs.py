@@ -43,7 +43,7 @@ _LISTING = Listing(
 
 
 class KeypairStore:
-    """Each public method is one transaction."""
+    """Reads and writes keypairs. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -51,7 +51,7 @@ class KeypairStore:
     async def page(
         self, query: ListQuery, domain: str | None = None, user_id: str | None = None
     ) -> Page[Keypair]:
-        """Return a page of the keypairs of a domain's users, of one user, or of all users."""
+        """Return a page of all keypairs; ``domain`` and ``user_id`` restrict them if given."""
         async with self._db.read() as tx:
             return await _LISTING.page(tx, _visible(domain, user_id), query, _keypair)
 
@@ -76,7 +76,8 @@ class KeypairStore:
     ) -> None:
         """Insert a keypair of a user.
 
-        It becomes the main keypair if ``is_main`` is set, or if the user has no main keypair.
+        The keypair becomes the main keypair if ``is_main`` is set, or if the user has no main
+        keypair.
         """
         user = users.c.id == owner.id
         async with self._db.write() as tx:

@@ -24,7 +24,7 @@ _codes = one_time_codes.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authenticator:
-    """The authenticator of a user; ``last_step``: the latest time step whose code was used."""
+    """The authenticator of a user; ``last_step``: the latest time step with a used code."""
 
     user_id: str
     registration_id: str
@@ -34,7 +34,7 @@ class Authenticator:
 
 
 class OneTimeCodeStore:
-    """Each public method is one transaction."""
+    """Reads and writes authenticators and recovery codes. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -46,7 +46,7 @@ class OneTimeCodeStore:
             return None if row is None else Authenticator(**row)
 
     async def registered(self, user_ids: Collection[str]) -> frozenset[str]:
-        """Return which of these users have an authenticator."""
+        """Return the ids of the users in ``user_ids`` who have an authenticator."""
         async with self._db.read() as tx:
             query = sa.select(_codes.user_id).where(_codes.user_id.in_(sorted(user_ids)))
             return frozenset(await tx.scalars(query))
@@ -81,7 +81,7 @@ class OneTimeCodeStore:
                 users.c.id == user_id,
                 users.c.password_changed_at.is_not_distinct_from(password_changed_at),
             )
-            # Lock the user: wait for a change of the password that has not committed yet.
+            # Lock the user, to wait for a password change that is not committed yet.
             locked = sa.select(users.c.id).where(is_same).with_for_update()
             if await tx.scalar(locked) is None:
                 raise Conflict("the password has changed; start again")
@@ -101,7 +101,7 @@ class OneTimeCodeStore:
     async def use_step(self, authenticator: Authenticator, step: int) -> bool:
         """Record that the code of a time step was used.
 
-        Return False if it, or a later one, was used before, or the authenticator was removed.
+        Return False if this or a later code was used before, or the authenticator was removed.
         """
         async with self._db.write() as tx:
             changed = await tx.execute(
@@ -139,7 +139,7 @@ class OneTimeCodeStore:
     async def remove(self, authenticator: Authenticator, audit: AuditEntry) -> None:
         """Delete an authenticator and its recovery codes; do nothing if it was already removed."""
         async with self._db.write() as tx:
-            # The recovery codes are deleted with it (ON DELETE CASCADE).
+            # This also deletes the recovery codes (ON DELETE CASCADE).
             deleted = await tx.execute(one_time_codes.delete().where(_is(authenticator)))
             if deleted.rowcount:
                 await record(tx, audit)

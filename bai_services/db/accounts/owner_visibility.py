@@ -18,7 +18,7 @@ _owners = users.alias("hidden_owners")
 def is_owner_visible(
     owner_id: sa.ColumnElement[Any], hidden: Collection[Role]
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that a row has no owner, or that its owner's role is not hidden."""
+    """Return the condition that a row has no owner, or an owner without a hidden role."""
     if not hidden:
         return sa.true()
     found = sa.select(_owners.c.id).where(_owners.c.role.in_(sorted(hidden)))

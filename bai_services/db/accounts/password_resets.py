@@ -21,7 +21,7 @@ from .users import Account, read_account
 
 @dataclass(frozen=True, slots=True)
 class PasswordReset:
-    """A valid link: the hash of its token, and the account as it was when the link was created."""
+    """A valid link: the hash of its token, and the account at the creation of the link."""
 
     token_hash: str = field(repr=False)
     user_id: str
@@ -30,7 +30,7 @@ class PasswordReset:
 
 
 class PasswordResetStore:
-    """Each public method is one transaction."""
+    """Reads and writes links for password resets. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -43,7 +43,7 @@ class PasswordResetStore:
         expires_at: datetime,
         audit: AuditEntry,
     ) -> None:
-        """Insert a link, and delete all expired ones."""
+        """Insert a link, and delete all expired links."""
         links = password_resets
         async with self._db.write() as tx:
             await tx.execute(links.delete().where(links.c.expires_at <= created_at))
@@ -115,7 +115,7 @@ class PasswordResetStore:
                     tokens_to_end="all",
                 )
             )
-            # The deletions remain even if the account has changed: none of its links is still
+            # Keep the deletions even if the account has changed, because its links are no longer
             # valid.
             await tx.execute(links.delete().where(links.c.user_id == reset.user_id))
             if not changed.rowcount:

@@ -38,8 +38,8 @@ from ..tables.accounts import (
 class PolicyKind:
     """A kind of policy.
 
-    ``make`` is the class of its record. ``reference`` is the column that refers to a policy, and
-    ``referring_noun`` the plural noun for the rows of that column's table.
+    ``make`` is the record class. ``reference`` is the column that refers to a policy;
+    ``referring_noun`` is the plural noun for the referring rows.
     """
 
     name: str

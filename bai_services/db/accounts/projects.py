@@ -58,7 +58,7 @@ _MEMBERS = Listing(
 
 
 class ProjectStore:
-    """Each public method is one transaction."""
+    """Reads and writes projects and members. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -129,7 +129,7 @@ class ProjectStore:
         NotFound
             If the project or the new project policy no longer exists.
         InvalidRequest
-            If the new default image does not exist. An unchanged one is not checked.
+            If the new default image does not exist. An unchanged image is not checked.
         """
         async with self._db.write() as tx:
             if image := changes.get("default_image"):

@@ -89,12 +89,12 @@ class SignInAttemptStore:
     ) -> bool:
         """Reset the attempts of subjects after a sign-in with the correct password.
 
-        ``password_changed_at`` is the user's value from before the check of the password. If it has
-        changed, change nothing and return False.
+        ``password_changed_at`` is the stored value before the password check. If the value has
+        changed since then, change nothing and return False.
 
         The count of ``address`` (the hash of the client's address) is reduced by one, for this
-        attempt; while the address is blocked, it remains unchanged. ``known`` is a known address of
-        the user to store, as (hash of the address, time); None: store none.
+        attempt; during a block of the address, it remains unchanged. ``known`` is a known address
+        of the user to store, as (hash of the address, time), or None.
         """
         async with self._db.write() as tx:
             # Lock the user, so that the password cannot change before the commit.
@@ -121,8 +121,8 @@ class SignInAttemptStore:
     async def withdraw(self, allowed: Mapping[str, int | None]) -> None:
         """Subtract one attempt from each subject, as if it had not been counted.
 
-        A block ends if the count is then below the maximum ``allowed`` by subject, because the
-        attempt itself has caused it.
+        If the count is then below the maximum in ``allowed``, this attempt has caused the block, so
+        the block ends.
         """
         columns = sign_in_failures.c
         async with self._db.write() as tx:
@@ -139,7 +139,7 @@ class SignInAttemptStore:
                 )
 
     async def forget(self, subjects: Sequence[str]) -> None:
-        """Reset the attempts of subjects."""
+        """Delete the counts of subjects."""
         async with self._db.write() as tx:
             await _in_lock_order(tx, {subject: _deletion(subject) for subject in subjects})
 
@@ -161,10 +161,10 @@ class SignInAttemptStore:
             await record(tx, audit)
 
     async def _delete_expired(self, now: datetime, block_time: timedelta) -> None:
-        """Delete the counts of subjects without an attempt for ``block_time``, except blocked ones.
+        """Delete the counts of unblocked subjects without an attempt for ``block_time``.
 
-        Counts that another transaction has locked are skipped, because an attempt is changing them.
-        Waiting for them could cause a deadlock.
+        Counts that another transaction has locked are skipped: an attempt is changing them, and
+        waiting could cause a deadlock.
         """
         columns = sign_in_failures.c
         expired = (
@@ -184,7 +184,7 @@ def _deletion(subject: str) -> sa.Delete:
 
 
 async def _in_lock_order(tx: AsyncConnection, changes: Mapping[str, sa.Delete | sa.Update]) -> None:
-    """Execute one change per subject, sorted as in ``count_attempt``, to avoid deadlocks with it.
+    """Execute one change per subject in the order of ``count_attempt``, to avoid deadlocks.
 
     Locking all counts before the changes is not sufficient: another transaction can insert a count
     between the lock and the change.
@@ -221,7 +221,7 @@ async def _count(
 
 
 async def _store_known(tx: AsyncConnection, user_id: str, address: str, now: datetime) -> None:
-    """Store a known address of a user, and delete the user's expired ones."""
+    """Store a known address of a user, and delete the user's expired addresses."""
     columns = known_sign_in_addresses.c
     row = {"user_id": user_id, "address": address}
     await tx.execute(

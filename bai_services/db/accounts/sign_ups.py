@@ -1,4 +1,4 @@
-"""Store of invitations to sign up, and of sign-ups that await a confirmation."""
+"""Store of invitations to sign up, and of sign-ups that wait for a confirmation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PENDING = [pending_sign_ups.c[name] for name in PendingSignUp.__dataclass_field
 
 
 class SignUpStore:
-    """Each public method is one transaction."""
+    """Reads and writes sign-ups and their invitations. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -64,7 +64,7 @@ class SignUpStore:
             return first_record(SignUpInvitation, rows)
 
     async def usable(self, token_hash: str, now: datetime) -> SignUpInvitation | None:
-        """Return the invitation of a token; None if it is unknown, expired or used up."""
+        """Return the invitation of a token, or None if it is unknown, expired or used up."""
         condition = sa.and_(_invitations.token_hash == token_hash, _is_usable(now))
         async with self._db.read() as tx:
             rows = await tx.execute(sa.select(*_COLUMNS).where(condition))
@@ -108,7 +108,7 @@ class SignUpStore:
         Raises
         ------
         InvalidRequest
-            If its invitation or domain has been deleted.
+            If the invitation or the domain has been deleted.
         """
         values = {name: getattr(sign_up, name) for name in PendingSignUp.__dataclass_fields__}
         values |= {"created_at": now, "expires_at": expires_at, "consents": [*sign_up.consents]}
@@ -154,8 +154,8 @@ class SignUpStore:
     ) -> None:
         """Insert the account of a sign-up, and use its invitation.
 
-        All pending sign-ups with its e-mail address are deleted. The user joins the project of the
-        invitation or, without one, the project ``default_project`` of the domain. An inactive
+        All pending sign-ups with the same e-mail address are deleted. The user joins the project of
+        the invitation or, without one, the project ``default_project`` of the domain. An inactive
         project is skipped.
 
         Raises

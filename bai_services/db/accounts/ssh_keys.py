@@ -22,7 +22,7 @@ _COLUMNS = tuple(c for c in ssh_keys.c if c.name not in ("id", "user_id"))
 
 
 class SshKeyStore:
-    """Each public method is one transaction."""
+    """Reads and writes SSH keys. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database

@@ -11,9 +11,9 @@ from ..tables.accounts import domains, users
 
 
 async def lock_domain_of(tx: AsyncConnection, user_id: str) -> str:
-    """Return the domain of a user; a move to another domain waits for the transaction's end.
+    """Lock a user against a move to another domain, and return the user's domain.
 
-    Lock users before folders, as moves do; otherwise deadlocks are possible.
+    To avoid deadlocks, lock users before folders, in the same order as moves.
 
     Raises
     ------
@@ -29,10 +29,11 @@ async def lock_domain_of(tx: AsyncConnection, user_id: str) -> str:
 
 
 async def lock_active_in(tx: AsyncConnection, user_id: str, domain: str) -> None:
-    """Lock a user who must be active and in an active domain.
+    """Lock a user; require that the user is active in ``domain`` and the domain is active.
 
-    A move to another domain and a deactivation wait for the transaction's end, so the sign-out that
-    follows them finds what the transaction has created. Lock order as in ``lock_domain_of``.
+    A concurrent move or deactivation waits for the transaction's end, so that the following
+    sign-out finds the objects that the transaction has created. Lock order as in
+    ``lock_domain_of``.
 
     Raises
     ------
@@ -41,15 +42,15 @@ async def lock_active_in(tx: AsyncConnection, user_id: str, domain: str) -> None
     """
     is_same = sa.and_(users.c.id == user_id, users.c.domain == domain, users.c.status == "active")
     found = await tx.scalar(sa.select(users.c.id).where(is_same).with_for_update(read=True))
-    # A separate statement, because the first one may have waited for a change of the domain.
+    # Use a separate statement: the first may have waited for a change of the domain.
     is_active = await tx.scalar(sa.select(domains.c.is_active).where(domains.c.name == domain))
     if found is None or not is_active:
         raise Conflict("the account has changed; try again", user_id=user_id)
 
 
 async def lock_active(tx: AsyncConnection, user_id: str) -> None:
-    """Lock a user who must be active. So concurrent transactions that create rows of the user are
-    serialized: the second one counts the rows of the first, and a purge finds all rows.
+    """Lock a user who must be active, to serialize transactions that create rows of the user: the
+    second counts the rows of the first, and a purge finds all rows.
 
     Raises
     ------

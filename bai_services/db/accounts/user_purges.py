@@ -1,4 +1,4 @@
-"""Remove the data of a user, except what statistics and the audit log refer to."""
+"""Remove the data of a user, except data to which statistics and the audit log refer."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _OWNED = (
     notification_events.c.user_id,
     webhooks.c.owner_id,
 )
-# Names of users; an anonymous name replaces them.
+# Columns with names of users, which an anonymous name replaces.
 _NAMES = (
     advance_reservations.c.decided_by,
     announcements.c.author,
@@ -92,12 +92,12 @@ _NAMES = (
     session_suspensions.c.requested_by,
     setting_overrides.c.changed_by,
 )
-# In these statuses, a background task deletes the files or transfers them to the new owner.
+# Statuses in which a background task deletes the files or transfers them to the new owner.
 _LEAVING = (VfolderStatus.DELETE_ONGOING, VfolderStatus.DELETE_COMPLETE, VfolderStatus.PERFORMING)
 
 
 class UserPurgeStore:
-    """Each public method is one transaction."""
+    """Purges users. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -206,7 +206,7 @@ def _folder(*, status: str, is_shared: bool, **columns: Any) -> OwnedFolder:
 
 
 async def _remove_name(tx: AsyncConnection, user_id: str, username: str, name: str) -> None:
-    """Replace the name of a user who has made or decided something; remove it from reasons."""
+    """Replace the name of a user in rows of other users' objects, and remove it from reasons."""
     reservations = advance_reservations
     await tx.execute(
         reservations.update().where(reservations.c.author_id == user_id).values(author=name)

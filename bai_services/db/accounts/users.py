@@ -57,10 +57,9 @@ class UserChange:
     """Changed columns of a user, and further effects of the change."""
 
     columns: Mapping[str, Any]
-    # Ids of all projects that the user has after the change; None: memberships stay unchanged.
+    # Ids of all projects of the user after the change; None: unchanged.
     projects: Sequence[str] | None = None
-    # The new domain, to which the user's folders and session templates move, too; None: the domain
-    # stays unchanged.
+    # The new domain, to which the user's folders and session templates also move; None: unchanged.
     domain: str | None = None
     deactivates_keypairs: bool = False
     # Revoke all tokens and stop the user's servers.
@@ -71,7 +70,7 @@ class UserChange:
 
 
 class UserStore:
-    """Each public method is one transaction."""
+    """Reads and writes users. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -87,7 +86,7 @@ class UserStore:
     async def find(
         self, key: str, domain: str | None = None, user_id: str | None = None
     ) -> User | None:
-        """Return the visible user whose id, user name or e-mail address is ``key``, or None."""
+        """Return the visible user with the id, user name or e-mail address ``key``, or None."""
         condition = sa.or_(
             users.c.id == key, users.c.username == key.lower(), users.c.email == key.lower()
         )
@@ -109,7 +108,7 @@ class UserStore:
     ) -> None:
         """Insert a user with the main keypair, memberships and a uid for containers.
 
-        ``identity``: an identity at an OpenID provider, which is linked to the user.
+        ``identity``: an identity at an OpenID provider to link to the user.
 
         Raises
         ------
@@ -148,7 +147,7 @@ class UserStore:
             columns["tokens_to_end"] = "all"
         excluded: set[str] = set()
         async with self._db.write() as tx:
-            # This call must precede the lock of the user: otherwise two concurrent demotions could
+            # Call this before the user is locked: otherwise, two concurrent demotions could
             # deadlock.
             await _require_other_superadmin(tx, user_id, columns)
             await lock_unchanged(tx, checked)
@@ -170,7 +169,7 @@ class UserStore:
                 await add_memberships(tx, user_id, change.projects)
             if facts or change.projects is not None:
                 await delete_unusable_chat_tokens(tx, user_id)
-                # Gateways refuse requests to endpoints of inactive owners.
+                # Gateways reject requests to endpoints of inactive owners.
                 await bump_routes(tx)
             if columns.get("status") == "deleted":
                 await tx.execute(one_time_codes.delete().where(one_time_codes.c.user_id == user_id))
@@ -186,11 +185,11 @@ class UserStore:
         return changed[0], excluded
 
     async def pending_sign_outs(self) -> Sequence[PendingSignOut]:
-        """Return the users whose servers the Hub still has to stop."""
+        """Return the users with servers that the Hub must still stop."""
         return await self._due(users.c.needs_hub_sign_out)
 
     async def pending_revocations(self) -> Sequence[PendingSignOut]:
-        """Return the users whose browser sign-ins or tokens the Hub still has to revoke."""
+        """Return the users with browser sign-ins or tokens that the Hub must still revoke."""
         return await self._due(users.c.tokens_to_end.is_not(None))
 
     async def _due(self, condition: sa.ColumnElement[bool]) -> Sequence[PendingSignOut]:
@@ -225,7 +224,7 @@ class UserStore:
             )
 
     async def live_sessions(self, user_id: str, *, outside_domain: bool = False) -> Sequence[str]:
-        """Return the ids of a user's live sessions, or only of those outside the user's domain."""
+        """Return the ids of a user's live sessions, or only of sessions in other domains."""
         rows = sa.select(sessions.c.id).where(
             sessions.c.owner_id == user_id, sessions.c.live_name.is_not(None)
         )
@@ -278,7 +277,7 @@ class UserStore:
             return bool(changed.rowcount)
 
     async def rehash(self, user_id: str, old_hash: str, new_hash: str) -> None:
-        """Replace a password hash by a hash with newer parameters, unless the password changed."""
+        """Replace a password hash with one of newer parameters, if the password is unchanged."""
         async with self._db.write() as tx:
             await tx.execute(
                 users.update()
@@ -331,7 +330,7 @@ def _user(*, role: str, **columns: Any) -> User:
 
 
 async def _with_projects(tx: AsyncConnection, plain_users: Sequence[User]) -> list[User]:
-    """Return the users with their projects, which are sorted by name."""
+    """Return the users with their projects, sorted by name."""
     rows = await tx.execute(
         sa.select(memberships.c.user_id, projects.c.id, projects.c.name)
         .join(projects, projects.c.id == memberships.c.project_id)
@@ -355,7 +354,7 @@ def _taken() -> AlreadyExists:
 async def _require_free_names(
     tx: AsyncConnection, username: str | None, email: str | None, except_user_id: str = ""
 ) -> None:
-    # This check only gives a clear message; the unique constraints enforce the rule.
+    # This check is only for a clear message; unique constraints enforce the rule.
     for column, value in ((users.c.username, username), (users.c.email, email)):
         if value is None:
             continue
@@ -429,7 +428,7 @@ _ACCOUNT_BY = {
 
 
 async def read_account(tx: AsyncConnection, by: str, key: str) -> Account | None:
-    """Return the account whose column ``by`` (id, username or email) is ``key``, or None."""
+    """Return the account with ``key`` in the column ``by`` (id, username or email), or None."""
     rows = await tx.execute(_ACCOUNT_BY[by], {"key": key})
     row = rows.mappings().one_or_none()
     if row is None:

@@ -55,7 +55,7 @@ class AppShare:
     status: Status
     hub_user: str
     hub_server: str
-    # Widest audience that the owner's current policy permits.
+    # The widest audience permitted by the owner's current policy.
     allowed: str
 
 
@@ -103,7 +103,10 @@ _LISTING = Listing(
 
 
 class AppShareStore:
-    """Each public method is one transaction. Expired shares are not returned."""
+    """Reads and writes app shares.
+
+    Each public method is one transaction. Expired shares are not returned.
+    """
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -114,7 +117,7 @@ class AppShareStore:
     async def of_user(self, user_id: str, query: ListQuery, now: datetime) -> Page[AppShare]:
         """Return the shares of a user's sessions, and shares with the user or the user's projects.
 
-        Shares of other users' sessions in other domains are omitted.
+        Shares of sessions in other domains are omitted, except for the user's own sessions.
         """
         domain = sa.select(users.c.domain).where(users.c.id == user_id).scalar_subquery()
         project_ids = sa.select(memberships.c.project_id).where(memberships.c.user_id == user_id)

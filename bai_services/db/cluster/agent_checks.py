@@ -16,7 +16,7 @@ from ..tables.cluster import agent_checks, agents
 
 
 class AgentCheckStore:
-    """Each public method is one transaction."""
+    """Reads and writes checks of agents. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -24,9 +24,9 @@ class AgentCheckStore:
     async def request(
         self, check_id: str, agent_ids: Sequence[str], now: datetime, audit: AuditEntry
     ) -> None:
-        """Replace the checks of agents by new ones, without a result."""
+        """Replace the checks of agents with new checks without results."""
         async with self._db.write() as tx:
-            # An agent may have been deleted meanwhile.
+            # An agent may have been deleted in the meantime.
             known = await tx.scalars(
                 sa.select(agents.c.id)
                 .where(agents.c.id.in_(agent_ids))
@@ -47,7 +47,7 @@ class AgentCheckStore:
             await record(tx, audit)
 
     async def open(self, since: datetime) -> Mapping[str, str]:
-        """Return the id of each check without a result by its agent."""
+        """Return the ids of checks without a result, by agent."""
         select = sa.select(agent_checks.c.agent_id, agent_checks.c.id).where(
             agent_checks.c.result.is_(None), agent_checks.c.created_at >= since
         )
@@ -55,7 +55,7 @@ class AgentCheckStore:
             return {row.agent_id: row.id for row in await tx.execute(select)}
 
     async def report(self, agent_id: str, check_id: str, result: Mapping[str, Any]) -> None:
-        """Store the result of a check; one of an earlier check is ignored."""
+        """Store the result of a check; ignore results of earlier checks."""
         async with self._db.write() as tx:
             await tx.execute(
                 agent_checks.update()

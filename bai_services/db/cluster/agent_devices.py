@@ -36,7 +36,7 @@ class DeviceChanges:
     """Result of an update of devices.
 
     ``capacity_increased``: a healthy device was added or moved from another agent, a device became
-    healthy, or the enforcement level of a healthy device or the shares that it offers have changed.
+    healthy, or the enforcement level or the offered shares of a healthy device have changed.
     ``refused`` contains the ids of the devices that belong to another agent.
     """
 
@@ -47,8 +47,8 @@ class DeviceChanges:
 async def write_slots(tx: AsyncConnection, agent_id: str, slots: Mapping[str, int]) -> bool:
     """Store the capacities of an agent; return whether a slot is new or a capacity has increased.
 
-    Usage is not changed. A slot that the agent no longer reports is deleted if unused; otherwise
-    its capacity becomes 0.
+    Usage is not changed. A slot that the agent no longer reports is deleted if it is unused;
+    otherwise, its capacity becomes 0.
     """
     is_of_agent = agent_slots.c.agent_id == agent_id
     found = await tx.execute(
@@ -83,8 +83,8 @@ async def write_devices(
     """Store the devices of an agent.
 
     A device that is no longer reported is marked unhealthy, or deleted if it is simulated and
-    unused. A reported device of another agent is moved to this agent if it is unused and the other
-    agent is not alive; otherwise it is refused.
+    unused. A reported device of another agent is moved to this agent if the device is unused and
+    the other agent is not alive; otherwise, the device is refused.
     """
     ids = [device.id for device in reported]
     found = await tx.execute(

@@ -51,7 +51,7 @@ _DEVICE_LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class AgentHeartbeat:
-    """A heartbeat: facts and capacity of an agent; ``slots`` are the capacities of cpu and mem."""
+    """Facts and capacity of an agent; ``slots`` are the capacities of cpu and mem."""
 
     resource_group: str
     engine: str
@@ -92,7 +92,7 @@ class AgentRow(AgentFields):
 
 
 class AgentStore:
-    """Each public method is one transaction."""
+    """Reads and writes agents. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -100,12 +100,11 @@ class AgentStore:
     async def record_heartbeat(
         self, agent_id: str, beat: AgentHeartbeat, at: datetime
     ) -> HeartbeatResult:
-        """Store a heartbeat; create an unknown agent in the resource group that it reports.
+        """Store a heartbeat; create an unknown agent in the reported resource group.
 
-        A known agent stays in its stored group, because an administrator may have assigned that
-        group. An agent that has joined with an invitation is created in the group of the
-        invitation. Usage is not changed, so capacity may drop below usage. ``write_devices``
-        describes the changes of the devices.
+        A known agent stays in its stored group, which an administrator may have assigned. An agent
+        that has joined with an invitation is created in the group of the invitation. Usage is not
+        changed, so capacity may drop below usage. For changes of devices, see ``write_devices``.
 
         Raises
         ------
@@ -148,7 +147,7 @@ class AgentStore:
         return _heartbeat_result(known, status, grown, device_changes)
 
     async def mark_lost(self, before: datetime, at: datetime) -> list[str]:
-        """Mark agents whose last heartbeat is older than ``before`` as LOST; return their ids."""
+        """Mark agents with a last heartbeat before ``before`` as LOST; return their ids."""
         async with self._db.write() as tx:
             lost = await tx.execute(
                 agents.update()
@@ -159,7 +158,7 @@ class AgentStore:
             return sorted(lost.scalars())
 
     async def has_lost_agents(self, before: datetime) -> bool:
-        """Return whether ``mark_lost`` would mark any agent, without a write transaction."""
+        """Return whether ``mark_lost`` would mark an agent; needs no write transaction."""
         async with self._db.read() as tx:
             agent_id = await tx.scalar(
                 sa.select(agents.c.id)
@@ -214,7 +213,7 @@ class AgentStore:
     async def update(
         self, agent_id: str, changes: Mapping[str, Any], audit: AuditEntry
     ) -> AgentRow:
-        """Update ``schedulable`` or ``resource_group``; running sessions continue.
+        """Update an agent's ``schedulable`` or ``resource_group``; running sessions continue.
 
         Raises
         ------

@@ -11,7 +11,7 @@ from bai_services.core.cluster.records import DeviceFields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRow(DeviceFields):
-    """``capacity``, ``used`` and ``share_in_force`` are in thousandths of the device.
+    """A device; ``capacity``, ``used`` and ``share_in_force`` are in thousandths of the device.
 
     ``share_in_force`` is None if no share is in force.
     """

@@ -44,7 +44,7 @@ _IS_OPEN = image_pulls.c.status.in_(sorted(OPEN_PULLS))
 
 @dataclass(frozen=True, slots=True)
 class PullWork:
-    """A pull that an agent must execute; ``digest``: the required version, or "" for any."""
+    """A pull for an agent; ``digest``: the required version, or "" for any version."""
 
     id: str
     agent_id: str
@@ -53,7 +53,7 @@ class PullWork:
 
 
 class ImagePullStore:
-    """Each public method is one transaction."""
+    """Reads and writes image pulls. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -63,7 +63,7 @@ class ImagePullStore:
             return await _LISTING.page(tx, _PULLS, query, ImagePull)
 
     async def agents(self, group: str | None = None) -> list[AgentImages]:
-        """Return the images of the agents of one group, or of all; without terminated agents."""
+        """Return the images of all agents, or of a group's agents; skip terminated agents."""
         select = (
             sa.select(
                 agents.c.id,
@@ -93,7 +93,7 @@ class ImagePullStore:
             ]
 
     async def present(self, group: str) -> set[str]:
-        """Return the names of the images that at least one live agent of a group has."""
+        """Return the names of the images on the live agents of a group."""
         return {
             name
             for agent in await self.agents(group)
@@ -175,10 +175,10 @@ class ImagePullStore:
         image: Mapping[str, Any] | None = None,
         audit: AuditEntry | None = None,
     ) -> None:
-        """Change a pull that has not ended, and after a completed pull also the image.
+        """Change a pull that has not ended; a completed pull also changes the image.
 
         ``image`` has ``digest`` (of the pulled image), ``registry_digest`` and ``size_bytes``. An
-        image that already has a digest keeps it, even if its tag has moved in the registry.
+        existing digest of the image remains, even if the tag has moved in the registry.
 
         Raises
         ------

@@ -26,10 +26,10 @@ from ..tables.accounts import projects
 from ..tables.cluster import image_aliases, images
 from ..tables.sessions import sessions
 
-# The tag that an image name without a tag implies.
+# Default tag of an image name without a tag.
 DEFAULT_TAG = "latest"
 
-# JSON columns, by which a list cannot be filtered or sorted.
+# JSON columns, which cannot be used in filters or sort orders.
 _JSON_COLUMNS = {"labels", "min_slots", "max_slots"}
 
 _LISTING = Listing(
@@ -257,9 +257,9 @@ async def _lock_alias(tx: AsyncConnection, alias: str) -> bool:
 
 
 async def lock_default_image(tx: AsyncConnection, name: str) -> None:
-    """Lock an image or an alias, which becomes the default image of a project, until the commit.
+    """Lock the image or alias that becomes a project's default image, until the commit.
 
-    ``name`` is an alias, or the name of an image, whose tag may be omitted if it is the default.
+    ``name`` is an alias or an image name; the default tag may be omitted.
 
     Raises
     ------

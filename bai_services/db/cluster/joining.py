@@ -40,7 +40,7 @@ _KERNELS = (
 
 @dataclass(frozen=True, slots=True)
 class JoinTerms:
-    """Resource group and engine that a machine expects; "" and None for any."""
+    """Resource group and engine that a machine expects; "" or None: any."""
 
     resource_group: str = ""
     engine: str | None = None
@@ -48,7 +48,7 @@ class JoinTerms:
 
 @dataclass(frozen=True, slots=True)
 class NewCredential:
-    """A machine that joins: its agent's id and the hash of its credential."""
+    """The agent id of a joining machine, and the hash of its credential."""
 
     agent_id: str
     token_hash: str
@@ -56,7 +56,7 @@ class NewCredential:
 
 
 class AgentJoinStore:
-    """Each public method is one transaction."""
+    """Reads and writes invitations and credentials. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -96,15 +96,15 @@ class AgentJoinStore:
     async def join(
         self, invitation_hash: str, new: NewCredential, now: datetime, audit: AuditEntry
     ) -> AgentMembership:
-        """Use an invitation: store the credential of a machine.
+        """Use an invitation, and store the credential of the machine.
 
-        The same machine may repeat the call with the same credential.
+        The machine may repeat the call with the same credential.
 
         Raises
         ------
         Forbidden
-            If the invitation is unknown, expired or used by another machine, or is for another
-            resource group than the requested one.
+            If the invitation is unknown, expired, used by another machine, or for another resource
+            group.
         Conflict
             If there is an agent with that id, or the resource group has another engine.
         """
@@ -144,7 +144,7 @@ class AgentJoinStore:
             return await _membership(tx, new.agent_id)
 
     async def agent_of(self, token_hash: str) -> str | None:
-        """Return the id of the agent with a credential."""
+        """Return the id of the agent with this credential."""
         select = sa.select(agent_credentials.c.agent_id)
         async with self._db.read() as tx:
             found: str | None = await tx.scalar(
@@ -183,7 +183,7 @@ class AgentJoinStore:
         Raises
         ------
         InUse
-            If sessions have resources on it.
+            If sessions have resources on the agent.
         """
         async with self._db.write() as tx:
             await remove_agent(tx, agent_id)

@@ -62,7 +62,7 @@ class PullSecret:
 
 @dataclass(frozen=True, slots=True)
 class ScanRow:
-    """An open scan, and what it needs to read the registry."""
+    """An open scan, with the data for reading the registry."""
 
     scan_id: str
     password_encrypted: str = field(repr=False)
@@ -70,7 +70,7 @@ class ScanRow:
 
 
 class RegistryStore:
-    """Each public method is one transaction."""
+    """Reads and writes image registries. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -91,7 +91,7 @@ class RegistryStore:
         Raises
         ------
         NotFound
-            If there is none.
+            If there is no such registry.
         """
         async with self._db.read() as tx:
             return await _one(tx, _is_named(key))
@@ -125,7 +125,7 @@ class RegistryStore:
         project_ids: Sequence[str] | None,
         audit: AuditEntry,
     ) -> ImageRegistry:
-        """Change a registry; ``project_ids`` None: the allowed projects remain."""
+        """Change a registry; with ``project_ids`` None, the allowed projects remain."""
         async with self._db.write() as tx:
             found = await _one(tx, _is_named(key))
             if changes:
@@ -146,7 +146,7 @@ class RegistryStore:
             await record(tx, audit)
 
     async def secrets(self) -> list[PullSecret]:
-        """Return the secrets of the enabled registries that have a password."""
+        """Return the secrets of enabled registries with a password."""
         select = sa.select(
             image_registries.c.host,
             image_registries.c.username,
@@ -198,7 +198,7 @@ class RegistryStore:
         changes: Mapping[str, Any] | None = None,
         audit: AuditEntry | None = None,
     ) -> ImageRegistry:
-        """Apply an event to a scan; ``scan_id`` None: to the last one.
+        """Apply an event to a scan; with ``scan_id`` None, to the last scan.
 
         Raises
         ------
@@ -210,9 +210,9 @@ class RegistryStore:
         return await self._apply(key, scan_id, event, dict(changes or {}), audit)
 
     async def known_digests(self, host: str) -> dict[str, str]:
-        """Return the digest of each registered image of a registry, as the last scan found it.
+        """Return the digest of each registered image of a registry, as found by the last scan.
 
-        A name whose architectures have different digests is left out.
+        Names with different digests for several architectures are omitted.
         """
         select = sa.select(images.c.name, images.c.registry_digest).where(
             images.c.registry == host, images.c.registry_digest != ""
@@ -234,8 +234,8 @@ class RegistryStore:
         """Insert or update the images that a scan has found, and add ``counts`` to its progress.
 
         ``found``: columns of images, with the digest in ``registry_digest``. A registered image
-        keeps its digest and its labels; without a digest, it receives the one found. Return False
-        if the scan is no longer running; nothing is changed then.
+        keeps its labels and its digest, if it has one. If the scan is no longer running, change
+        nothing and return False.
         """
         async with self._db.write() as tx:
             is_running = sa.and_(
@@ -298,7 +298,7 @@ class RegistryStore:
 async def _record_chunk(
     tx: AsyncConnection, found: Sequence[Mapping[str, Any]], now: datetime
 ) -> tuple[int, int]:
-    """Insert or update images; return how many were inserted, and how many have another digest."""
+    """Insert or update images; return the numbers of new images and of changed digests."""
     names = sorted({image["name"] for image in found})
     rows = await tx.execute(
         sa.select(

@@ -39,7 +39,7 @@ _LINK_LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
-    """The user for whom groups are selected; with ``is_domain_wide``, all users of the domain."""
+    """The user for whom groups are selected; ``is_domain_wide``: all users of the domain."""
 
     domain: str | None = None
     project_ids: frozenset[str] = frozenset()
@@ -75,7 +75,10 @@ def usable_by(user: GroupFilter) -> sa.ColumnElement[bool]:
 
 
 class GroupStore:
-    """Each public method is one transaction. If ``user`` is None, all groups are selected."""
+    """Reads and writes resource groups.
+
+    Each public method is one transaction. If ``user`` is None, all groups are selected.
+    """
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -122,8 +125,8 @@ class GroupStore:
         Raises
         ------
         InUse
-            If the engine changes, but a live agent of the group does not have the new engine. Lost
-            agents do not count: they report their engine when they reconnect.
+            If a live agent of the group does not have the new engine. Lost agents do not count,
+            because they report their engine when they reconnect.
         NotFound
             If the group does not exist.
         InvalidRequest
@@ -289,7 +292,7 @@ async def _resolve_weights(tx: AsyncConnection, values: Mapping[str, Any]) -> Ma
 
 
 async def _resolve(tx: AsyncConnection, kind: LinkKind, key: str) -> str | None:
-    """Return the id for ``key`` (an id or a name), None if the key is unknown or ambiguous."""
+    """Return the id for ``key`` (an id or a name); None if the key is unknown or ambiguous."""
     domain, slash, name = key.partition("/")
     if kind is LinkKind.PROJECT:
         by_name = (

@@ -1,6 +1,6 @@
 """Shares in force: the common share of all sessions on a device with uniform shares.
 
-The sharing technique of some devices requires that all sessions on the device have equal shares.
+Some devices require that all sessions on the device have equal shares.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MIXED = _SELECT.having(sa.func.min(allocations.c.amount) != sa.func.max(allocat
 async def read_shares_in_force(
     tx: AsyncConnection, agent_ids: Collection[str], device_ids: Collection[str]
 ) -> dict[str, int]:
-    """Return the share in force of each device that is in use and needs uniform shares.
+    """Return the share in force of each used device that needs uniform shares.
 
     Shares are in thousandths of the device. ``agent_ids`` are the agents of the devices.
     """
@@ -71,7 +71,7 @@ async def with_shares_in_force(
 async def read_mixed_shares(
     tx: AsyncConnection, agent_ids: Collection[str], device_ids: Collection[str]
 ) -> list[str]:
-    """Return the devices that need uniform shares, but whose sessions have different shares."""
+    """Return the devices that need uniform shares, but have sessions with different shares."""
     if not device_ids:
         return []
     # Select the devices first: few devices need uniform shares, and there are many allocations.

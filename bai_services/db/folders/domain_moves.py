@@ -1,4 +1,4 @@
-"""Move folders with their owner to another domain, and end the access between domains."""
+"""Move folders with their owner to another domain, and end access between domains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
 async def move_folders_of(tx: AsyncConnection, user_id: str, domain: str, at: datetime) -> set[str]:
     """Move a user's folders, in any status, to another domain, and end access between domains.
 
-    Return the ids of the users whose access or invitation has ended.
+    Return the ids of the users who have lost access or an invitation.
     """
     await tx.execute(vfolders.update().where(vfolders.c.owner_id == user_id).values(domain=domain))
     return await end_access_between_domains(tx, user_id, at)
@@ -26,10 +26,9 @@ async def move_folders_of(tx: AsyncConnection, user_id: str, domain: str, at: da
 async def end_access_between_domains(tx: AsyncConnection, user_id: str, at: datetime) -> set[str]:
     """End grants and pending invitations between a user and users of other domains.
 
-    These are the grants and invitations that give other users access to the user's folders, or give
-    the user access to other folders. Administrators of the folder's domain could not revoke them,
-    because administrators cannot see users of other domains. Return the ids of the users whose
-    access or invitation has ended.
+    This applies to folders of the user and to folders of others. Administrators of the folder's
+    domain could not revoke this access, because they cannot see users of other domains. Return the
+    ids of the users who have lost access or an invitation.
     """
     grants, invitations = vfolder_grants.c, vfolder_invitations.c
     granted = _is_between_domains(grants.vfolder_id, grants.user_id, user_id)
@@ -41,7 +40,7 @@ async def end_access_between_domains(tx: AsyncConnection, user_id: str, at: date
         sa.select(grants.user_id).where(granted), sa.select(invitations.invitee_id).where(invited)
     )
     user_ids = set(await tx.scalars(ended))
-    # Invitations first: if one is being accepted, wait until its grant exists.
+    # Invitations first: if an invitation is being accepted, wait until the grant exists.
     await tx.execute(
         vfolder_invitations.update()
         .where(invited)

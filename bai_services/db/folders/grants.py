@@ -38,7 +38,7 @@ _GRANTS = Listing(
 
 
 class GrantStore:
-    """Each public method is one transaction."""
+    """Reads and writes grants. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -72,7 +72,7 @@ class GrantStore:
             return set(await tx.scalars(found))
 
     async def find_user(self, key: str, domain: str) -> sa.RowMapping | None:
-        """Return the user of a domain whose id, user name or e-mail address is ``key``, or None."""
+        """Return the user of a domain with id, user name or e-mail address ``key``, or None."""
         return await self._find_user(key, users.c.domain == domain)
 
     async def find_user_in_any_domain(self, key: str) -> sa.RowMapping | None:
@@ -97,7 +97,7 @@ class GrantStore:
             return result.mappings().one_or_none()
 
     async def container_uid(self, user_id: str | None) -> int | None:
-        """Return the uid of a user's containers, None if not set."""
+        """Return the uid of a user's containers; None if it is not set."""
         async with self._db.read() as tx:
             uid = await tx.scalar(sa.select(users.c.container_uid).where(users.c.id == user_id))
         return None if uid is None else int(uid)
@@ -122,7 +122,7 @@ class GrantStore:
         return None if row is None else Grant(**row, is_pending=True)
 
     async def grant(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
-        """Create or change a grant without asking the user; accept a pending invitation."""
+        """Create or change a grant without an invitation; accept a pending invitation."""
         async with self._db.write() as tx:
             await _lock_ready(tx, values["vfolder_id"], values["user_id"])
             if not await _change_grant(tx, values):
@@ -140,8 +140,8 @@ class GrantStore:
     ) -> None:
         """Change the existing grant or pending invitation, or create an invitation.
 
-        ``invitation`` holds the columns of a new invitation that are not in ``values``. ``event``
-        is raised if the invitation is created.
+        ``invitation`` has further columns of a new invitation, in addition to ``values``. The
+        creation of an invitation raises ``event``.
         """
         async with self._db.write() as tx:
             row = await _lock_ready(tx, values["vfolder_id"], values["user_id"])
@@ -176,7 +176,7 @@ class GrantStore:
         """Delete a grant and cancel a pending invitation; raise ``NotFound`` if neither exists."""
         values = {"vfolder_id": vfolder_id, "user_id": user_id}
         async with self._db.write() as tx:
-            # The invitation first: if it is being accepted, wait until its grant exists.
+            # The invitation first: if it is being accepted, wait until the grant exists.
             withdrawn = await _close_invitations(tx, values, InvitationStatus.CANCELED, at)
             deleted = await tx.execute(vfolder_grants.delete().where(_is_granted(values)))
             if not deleted.rowcount and not withdrawn:
@@ -203,7 +203,7 @@ def _is_invited(vfolder_id: str, user_id: str) -> sa.ColumnElement[bool]:
 
 
 async def _lock_ready(tx: AsyncConnection, vfolder_id: str, user_id: str) -> sa.RowMapping:
-    """Lock a user and a folder, to serialize changes of its grants; return the folder.
+    """Lock a user and a folder, to serialize changes of grants; return the folder.
 
     Raises
     ------

@@ -55,7 +55,7 @@ _LISTING = Listing(
 
 
 class InvitationStore:
-    """Each public method is one transaction."""
+    """Reads and writes invitations to folders. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -65,7 +65,7 @@ class InvitationStore:
     ) -> Page[Invitation]:
         """Return a page of the invitations.
 
-        If given, ``user_id`` (the inviter or the invitee) and ``vfolder_id`` restrict the list.
+        ``user_id`` (the inviter or the invitee) and ``vfolder_id`` restrict the list if given.
         """
         rows = _rows()
         if user_id is not None:
@@ -136,7 +136,7 @@ class InvitationStore:
     async def settle(
         self, invitation_id: str, status: InvitationStatus, at: datetime, audit: AuditEntry
     ) -> None:
-        """Set the final status of a pending invitation; create a grant if it is accepted.
+        """Set the final status of a pending invitation; an acceptance creates a grant.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class InvitationStore:
             If the invitation is no longer pending, or is accepted while the folder is not ready.
             Transfers and moves to another domain cancel invitations that no longer apply.
         AlreadyExists
-            If it is accepted while the invitee owns a folder of the same name.
+            If the invitation is accepted while the invitee owns a folder of the same name.
         NotFound
             If there is no such invitation, or the invitee is not in the folder's domain.
         """
@@ -152,7 +152,7 @@ class InvitationStore:
             row = await _pending(tx, invitation_id, locks=status is not InvitationStatus.ACCEPTED)
             if status is InvitationStatus.ACCEPTED:
                 folder = await lock_for_grantee(tx, row["vfolder_id"], row["invitee_id"])
-                # Read the invitation again: it may have changed. The locks are taken in the order
+                # Read the invitation again, because it may have changed. The order of locks is
                 # user, folder, invitation, as in a change of a user's domain.
                 row = await _pending(tx, invitation_id)
                 require_ready(folder)

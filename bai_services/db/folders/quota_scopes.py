@@ -31,7 +31,7 @@ from ..tables.folders import quota_scopes, vfolders
 
 UNLIMITED = -1
 
-# All scopes with a folder on a host, or with a row in ``quota_scopes`` for it.
+# All scopes with a folder on a host, or with a row in ``quota_scopes`` for the host.
 _known = sa.union(
     sa.select(vfolders.c.host, vfolders.c.scope).where(
         vfolders.c.status != VfolderStatus.DELETE_COMPLETE
@@ -91,7 +91,7 @@ _LISTING = Listing(
 
 
 class QuotaStore:
-    """Each public method is one transaction."""
+    """Reads and writes quota scopes. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -103,7 +103,7 @@ class QuotaStore:
         user_id: str | None = None,
         project_ids: Collection[str] = (),
     ) -> Page[QuotaScopeRow]:
-        """Return a page of scopes: those of ``domain``, else of a user and projects, else all."""
+        """Return a page of the scopes of ``domain``, else of a user and projects, else of all."""
         rows = _rows()
         if domain is not None:
             rows = rows.where(_LISTING.columns["domain"] == domain)
@@ -114,7 +114,7 @@ class QuotaStore:
             return await _LISTING.page(tx, rows, query, QuotaScopeRow)
 
     async def get(self, host: str, scope: str) -> QuotaScopeRow | None:
-        """Return a scope on a host, None if the scope has neither folders nor a row there."""
+        """Return a scope on a host; None if the scope has neither folders nor a row there."""
         async with self._db.read() as tx:
             found = await tx.execute(_rows().where(_known.c.host == host, _known.c.scope == scope))
             row = found.mappings().one_or_none()
@@ -134,7 +134,7 @@ class QuotaStore:
     async def override(
         self, host: str, scope: str, limit_bytes: int | None, audit: AuditEntry
     ) -> None:
-        """Set a limit that overrides the policy's limit; None removes the override."""
+        """Override the policy's limit of a scope; None removes the override."""
         async with self._db.write() as tx:
             await _put(tx, host, scope, {"override_bytes": limit_bytes})
             await record(tx, audit)
@@ -173,10 +173,10 @@ class QuotaStore:
     async def least_recently_measured(
         self, before: datetime, limit: int, hosts: Collection[str]
     ) -> list[str]:
-        """Return the ids of up to ``limit`` managed folders on these hosts that were not measured
-        since ``before``.
+        """Return at most ``limit`` ids of managed folders on hosts, without a measurement since
+        ``before``.
 
-        Folders that were never measured come first, then those with the oldest measurement.
+        Folders without any measurement come first, then folders with the oldest measurement.
         """
         async with self._db.read() as tx:
             found = await tx.execute(
@@ -198,7 +198,7 @@ class QuotaStore:
         """Return the permissions on storage hosts that apply to a user, as maps by host.
 
         The permissions are granted by the user's domain, by the policy of the keypair (default: the
-        main keypair), and by those projects in ``project_ids`` of which the user is a member.
+        main keypair), and by the user's projects in ``project_ids``.
         """
         key = sa.func.coalesce(access_key, users.c.main_access_key)
         of_user = (
@@ -222,8 +222,8 @@ class QuotaStore:
 
 async def sum_scope(tx: AsyncConnection, host: str, scope: str, at: datetime) -> None:
     """Set the usage of a scope to the sum of the stored usage of its folders."""
-    # Lock the scope before the sum: of two concurrent sums, the later sum must include the
-    # changes of the earlier transaction.
+    # Lock the scope before the sum: of two concurrent sums, the second must include the changes of
+    # the first transaction.
     await _put(tx, host, scope, {"counted_at": at})
     sums = await tx.execute(
         sa.select(

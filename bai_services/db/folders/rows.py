@@ -24,9 +24,9 @@ from ..tables.folders import vfolder_grants, vfolder_mounts, vfolders
 class VfolderVisibility:
     """The caller for whom folders are selected.
 
-    Callers see their own folders, and ready folders that are granted to them or belong to one of
-    their projects. By role, a caller may also see all folders (``sees_all``), or all folders of
-    ``domain`` except those of owners with a role in ``hidden_roles``.
+    Callers see their own folders, granted ready folders, and ready folders of their projects. By
+    role, a caller may also see all folders (``sees_all``), or all folders of ``domain`` except
+    folders of owners with a role in ``hidden_roles``.
     """
 
     user_id: str | None
@@ -180,7 +180,7 @@ def select_auto_mounted() -> sa.Select[Any]:
 
 
 def _grant_of(user_id: _User) -> sa.ColumnElement[bool]:
-    """Return the condition for a user's grant; grants for folders of other domains are ignored."""
+    """Return the condition for a user's grant; ignore grants for folders of other domains."""
     domain = sa.select(users.c.domain).where(users.c.id == user_id).scalar_subquery()
     return sa.and_(
         vfolder_grants.c.vfolder_id == vfolders.c.id,

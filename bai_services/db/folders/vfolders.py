@@ -52,7 +52,7 @@ _REFUSED_WHILE_MOUNTED = {
 
 
 class VfolderStore:
-    """Each public method is one transaction."""
+    """Reads and writes folders. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -70,7 +70,7 @@ class VfolderStore:
         self, key: str, seen: VfolderVisibility, statuses: Collection[VfolderStatus]
     ) -> list[VfolderRow]:
         """Return the visible folder with the id ``key``, else the visible folders with that name
-        whose status is in ``statuses``.
+        and a status in ``statuses``.
         """
         named = sa.and_(vfolders.c.name == key, vfolders.c.status.in_(sorted(statuses)))
         condition = sa.and_(seen.condition(), sa.or_(vfolders.c.id == key, named))
@@ -90,7 +90,7 @@ class VfolderStore:
         return await self._mountable(user_id, project_id, keys, [VfolderStatus.READY])
 
     async def auto_mounted(self, user_id: str) -> list[VfolderRow]:
-        """Return the ready folders of a user that are mounted into all the user's sessions."""
+        """Return the ready folders of a user that are mounted into every session of the user."""
         async with self._db.read() as tx:
             rows = await tx.execute(select_auto_mounted(), {"of_user": user_id})
             return records(to_row, rows)
@@ -109,7 +109,7 @@ class VfolderStore:
 
         End the new owner's access by grant or invitation, and the access of users of other domains.
         With ``sums_scopes``, set the usage of both owners' scopes to the sums of their folders.
-        Return the ids of the users of other domains whose access or invitation has ended.
+        Return the ids of the users of other domains who have lost access or an invitation.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class VfolderStore:
             }
             before = await _apply_event(tx, vfolder_id, VfolderEvent.ARRIVED, at, changes)
             if sums_scopes:
-                # In a fixed order, because both rows are locked.
+                # Use a fixed order, because both rows are locked.
                 for scope in sorted({before["scope"], f"user:{owner_id}"}):
                     await sum_scope(tx, before["host"], scope, at)
             await end_access_of(tx, vfolder_id, owner_id, at)
@@ -360,7 +360,7 @@ def require_ready(row: sa.RowMapping) -> None:
     NotFound
         If the folder is deleted.
     Conflict
-        If it is not ready for another reason, for example because it is in the trash.
+        If the folder is not ready for another reason, for example because it is in the trash.
     """
     status = VfolderStatus(row["status"])
     if status is VfolderStatus.DELETE_COMPLETE:
@@ -374,8 +374,8 @@ async def require_name_free_for_invitee(
 ) -> None:
     """Raise ``AlreadyExists`` if the invitee owns another folder with the name of ``folder``.
 
-    Otherwise the name would refer to the invitee's own folder, and the invitee could use ``folder``
-    only by its id.
+    Otherwise, the name would refer to the invitee's own folder, and the invitee could use
+    ``folder`` only by its id.
     """
     if await owns_another_named(tx, folder, invitee_id):
         raise AlreadyExists(
@@ -387,7 +387,7 @@ async def require_name_free_for_invitee(
 
 
 async def owns_another_named(tx: AsyncConnection, folder: sa.RowMapping, user_id: str) -> bool:
-    """Return whether a user owns another folder with the name of ``folder``, not in the trash."""
+    """Return whether a user owns another folder outside the trash with the name of ``folder``."""
     own_id = await tx.scalar(
         sa.select(vfolders.c.id).where(
             vfolders.c.scope == f"user:{user_id}", vfolders.c.live_name == folder["live_name"]

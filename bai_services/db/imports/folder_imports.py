@@ -23,7 +23,7 @@ from .store import ImportStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderImportRow:
-    """An import with the user who has requested it; ``token`` is encrypted, "" without one."""
+    """An import with the user who has requested it; ``token`` is encrypted, "" without a token."""
 
     id: str
     created_at: datetime
@@ -89,7 +89,7 @@ def _visible(visible: Visibility) -> sa.Select[Any]:
 
 
 class FolderImportStore(ImportStore[FolderImportRow]):
-    """Each public method is one transaction."""
+    """Reads and writes imports into folders. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(

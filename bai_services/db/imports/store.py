@@ -46,7 +46,7 @@ class ImportStore(Generic[Row]):
         listing: Listing,
         visible: Callable[[Visibility], sa.Select[Any]],
     ) -> None:
-        """``rows`` joins ``users``, the owner of each import; ``visible`` restricts it."""
+        """Store the queries: ``rows`` joins ``users`` (the owners); ``visible`` restricts rows."""
         self._db = database
         self._table = table
         self._rows = rows
@@ -74,7 +74,7 @@ class ImportStore(Generic[Row]):
         return found
 
     async def check_count(self, owner_id: str) -> None:
-        """Raise ``QuotaExceeded`` if the user has too many imports that have not ended."""
+        """Raise ``QuotaExceeded`` if the user has too many open imports."""
         async with self._db.read() as tx:
             await self._check_count(tx, owner_id)
 
@@ -95,7 +95,7 @@ class ImportStore(Generic[Row]):
             await record(tx, audit)
 
     async def open(self) -> list[Row]:
-        """Return the imports of active users that are to be run, the oldest first."""
+        """Return the imports of active users that must be run, oldest first."""
         runs = sorted((ImportStatus.QUEUED, ImportStatus.RUNNING))
         rows = self._rows.where(self._table.c.status.in_(runs), users.c.status == "active")
         async with self._db.read() as tx:
@@ -133,9 +133,9 @@ class ImportStore(Generic[Row]):
         InvalidTransition
             If the import has not failed.
         QuotaExceeded
-            If its owner has too many imports that have not ended.
+            If the owner has too many imports that have not ended.
         Conflict
-            If its owner is no longer active.
+            If the owner is no longer active.
         """
         changes = {"problem": "", "files": 0, "bytes": 0}
         async with self._db.write() as tx:

@@ -26,7 +26,7 @@ from ..tables.folders import vfolders
 from ..tables.models import model_cards
 
 STORE = "model-store"
-# Distinct minimum resources for which a filter by quota is evaluated.
+# Maximum number of distinct minimum resources for a filter by quota.
 MAX_RESOURCES = 1000
 
 
@@ -66,7 +66,7 @@ class CardRow:
 
 @dataclass(frozen=True, slots=True)
 class StoreFolder:
-    """A ready folder of a store; ``etag`` is the ETag of its card; None without a card."""
+    """A ready folder of a store; ``etag`` is the ETag of the card, None without a card."""
 
     id: str
     name: str
@@ -91,7 +91,7 @@ _CARD_COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
     column.name: column for column in model_cards.columns if column.name not in _HIDDEN
 }
 _SEARCHED = ("name", "title", "description", "author", "task", "labels")
-# What the filter ``text__contains`` searches.
+# Columns that the filter ``text__contains`` searches.
 _TEXT: sa.ColumnElement[str] = vfolders.c.name.concat("")
 for _name in _SEARCHED:
     _TEXT = _TEXT.concat(" ").concat(model_cards.c[_name])
@@ -138,7 +138,7 @@ def _folders() -> sa.Select[Any]:
 
 
 class CardStore:
-    """Each public method is one transaction."""
+    """Reads and writes model cards. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -146,7 +146,7 @@ class CardStore:
     async def page(
         self, query: ListQuery, visible: Visibility, resources: Collection[str] | None = None
     ) -> Page[CardRow]:
-        """Return a page of the visible cards; ``resources`` restricts their minimum resources."""
+        """Return a page of the visible cards; ``resources`` restricts the minimum resources."""
         rows = _cards(visible)
         if resources is not None:
             rows = rows.where(model_cards.c.min_resources.in_(sorted(resources)))
@@ -164,14 +164,14 @@ class CardStore:
             )
 
     async def named(self, key: str, visible: Visibility) -> list[CardRow]:
-        """Return the visible card with the id ``key``, else those of folders with that name."""
+        """Return the visible card with the id ``key``, else the cards of folders with that name."""
         matching = _cards(visible).where((vfolders.c.id == key) | (vfolders.c.name == key))
         async with self._db.read() as tx:
             found = records(CardRow, await tx.execute(matching.order_by(vfolders.c.id)))
         return [card for card in found if card.id == key] or found
 
     async def folders_named(self, key: str, visible: Visibility) -> list[StoreFolder]:
-        """Like ``named``, but return the visible folders of stores, even those without a card."""
+        """Like ``named``, but return the visible folders of stores, also without a card."""
         matching = _folders().where(
             (vfolders.c.id == key) | (vfolders.c.name == key), *_conditions(visible)
         )
@@ -194,10 +194,10 @@ class CardStore:
             return records(StoreFolder, await tx.execute(rows.order_by(vfolders.c.id)))
 
     async def put(self, vfolder_id: str, etag: str, content: CardContent, now: datetime) -> None:
-        """Store the card of a folder; nothing happens if the folder is no longer in a store."""
+        """Store the card of a folder; do nothing if the folder is no longer in a store."""
         values = _values(etag, content, now)
         async with self._db.write() as tx:
-            # Lock the folder: two refreshes of it must not both insert a card.
+            # Lock the folder: two concurrent refreshes must not both insert a card.
             locked = await tx.execute(
                 sa.select(vfolders.c.project_id)
                 .where(vfolders.c.id == vfolder_id)
@@ -219,10 +219,10 @@ class CardStore:
                 await _mark_latest(tx, project_id, str(name))
 
     async def mark_latest(self, ids: Collection[str] | None = None) -> None:
-        """Recompute ``is_latest`` of the models that have the names of these folders.
+        """Recompute ``is_latest`` of all models with the names of these folders.
 
-        Call this for example after a move to the trash. Without ``ids``, recompute it for names
-        without exactly one latest model.
+        Call this, for example, after a move to the trash. Without ``ids``, recompute it for all
+        names that do not have exactly one latest model.
         """
         names = sa.select(vfolders.c.project_id, model_cards.c.name).join_from(
             model_cards, vfolders, model_cards.c.vfolder_id == vfolders.c.id
@@ -257,16 +257,14 @@ class CardStore:
 
 
 async def _lock(tx: AsyncConnection, project_id: str) -> None:
-    """Lock a store: two refreshes of models with the same name change each other's cards."""
+    """Lock a store, because refreshes of models with the same name change each other's cards."""
     await tx.execute(
         sa.select(projects.c.id).where(projects.c.id == project_id).with_for_update(key_share=True)
     )
 
 
 async def _mark_latest(tx: AsyncConnection, project_id: str, name: str) -> None:
-    """Set ``is_latest`` of the cards of a project with a name; cards without a name are always the
-    latest.
-    """
+    """Set ``is_latest`` of a project's cards with this name; True for cards without a name."""
     members = sa.select(vfolders.c.id).where(
         vfolders.c.project_id == project_id, vfolders.c.status == VfolderStatus.READY
     )

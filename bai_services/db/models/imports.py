@@ -96,7 +96,7 @@ def _visible(visible: Visibility) -> sa.Select[Any]:
 
 
 class ModelImportStore(ImportStore[ImportRow]):
-    """Each public method is one transaction."""
+    """Reads and writes imports of models. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(

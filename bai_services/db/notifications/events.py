@@ -1,4 +1,4 @@
-"""Store of events: raise them for callers, for status changes, and for conditions that begin."""
+"""Store of events, which are raised by callers, status changes and new conditions."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _POSITION_ID = 1
 
 
 async def raise_events(tx: AsyncConnection, events: Iterable[Event]) -> None:
-    """Insert events as part of ``tx``; an event whose key is already stored is ignored."""
+    """Insert events as part of ``tx``; ignore events with a key that is already stored."""
     rows = [_row(event) for event in events]
     if rows:
         await tx.execute(insert_ignoring(tx, notification_events), rows)
 
 
 class EventStore:
-    """Each public method is one transaction."""
+    """Raises events. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
-        # Ids of the status changes after the stored position whose events have been raised.
+        # Ids of status changes after the stored position with events that have been raised.
         self._raised: set[int] = set()
 
     async def add(self, events: Sequence[Event]) -> None:
@@ -54,8 +54,8 @@ class EventStore:
         """Raise the events of status changes after the stored position; return their number.
 
         The position only moves past changes older than ``settled_before``, because a transaction
-        can commit later than another with a higher id. Newer changes are read again by the next
-        call. The first call stores the newest id as position and raises nothing.
+        can commit later than a transaction with a higher id. The next call reads newer changes
+        again. The first call stores the newest id as position and raises no events.
         """
         async with self._db.read() as tx:
             position = await tx.scalar(sa.select(notification_position.c.history_id))

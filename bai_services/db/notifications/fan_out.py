@@ -1,4 +1,4 @@
-"""Create the notifications and deliveries of new events, and remove old ones."""
+"""Create the notifications and deliveries of new events, and remove old events."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SETTING_COLUMNS = tuple(
 )
 _DEFAULTS = NotificationSettings()
 _CHANNEL_OF = {WebhookKind.JSON: Channel.WEBHOOK, WebhookKind.SLACK: Channel.SLACK}
-# Roles of owners whose sessions an administrator of a domain may not read.
+# Roles of owners with sessions that an administrator of a domain may not read.
 _HIDDEN_FROM_DOMAINS = roles_above(Role.ADMIN, "session.read")
 _CHUNK = 1000
 
@@ -66,7 +66,7 @@ class _Rows:
 
 
 class FanOutStore:
-    """Each public method is one transaction."""
+    """Creates and removes notifications and deliveries. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -79,8 +79,8 @@ class FanOutStore:
     async def fan_out(self, now: datetime, *, sends_mails: bool) -> set[str]:
         """Create the notifications and deliveries of the oldest new events.
 
-        Return the ids of users with new notifications in the web UI. All rows that follow from an
-        event are written in one transaction, so a crash neither loses nor repeats any of them.
+        Return the ids of users with new notifications in the web UI. All rows of an event are
+        written in one transaction, so a crash neither loses nor repeats rows.
         """
         async with self._db.write() as tx:
             events = await _open_events(tx)
@@ -113,8 +113,8 @@ class FanOutStore:
             return {row["user_id"] for row in rows.notifications}
 
     async def remove_old(self, now: datetime) -> None:
-        """Remove old events with their notifications and deliveries, finished deliveries after a
-        time, and the oldest notifications of users who have too many.
+        """Remove old events with their notifications and deliveries, old finished deliveries, and
+        the oldest notifications of users with too many notifications.
         """
         ranked = sa.select(
             notifications.c.user_id,
@@ -146,7 +146,7 @@ class FanOutStore:
 
 @dataclass(frozen=True, slots=True)
 class _Hooks:
-    """Webhooks that can be called: those of users, by owner, and those of administrators.
+    """Callable webhooks: webhooks of users by owner, and webhooks of administrators.
 
     ``pending``: the number of pending deliveries by webhook.
     """
@@ -164,7 +164,7 @@ async def _open_events(tx: AsyncConnection) -> list[StoredEvent]:
     events = [StoredEvent(**row) for row in found.mappings()]
     for number, event in enumerate(events):
         if event.user_id is None:
-            # It may have thousands of recipients, so it gets a separate transaction.
+            # Without a single recipient, there may be thousands: use a separate transaction.
             return events[: max(number, 1)]
     return events
 
@@ -190,7 +190,7 @@ async def _recipients(tx: AsyncConnection, event: StoredEvent) -> list[_Recipien
 
 
 async def _hidden_users(tx: AsyncConnection, events: Sequence[StoredEvent]) -> set[str]:
-    """Return the users, active or not, whose events domain administrators may not read."""
+    """Return the users (also inactive) with events that domain administrators may not read."""
     concerned = {event.user_id for event in events if event.user_id is not None}
     rows = sa.select(users.c.id).where(
         users.c.id.in_(sorted(concerned)), users.c.role.in_(sorted(_HIDDEN_FROM_DOMAINS))
@@ -199,7 +199,7 @@ async def _hidden_users(tx: AsyncConnection, events: Sequence[StoredEvent]) -> s
 
 
 def settings_of(values: Sequence[Any]) -> NotificationSettings:
-    """Return settings from the values of ``SETTING_COLUMNS``; the defaults if they are NULL."""
+    """Return settings from the values of ``SETTING_COLUMNS``; NULL values become the defaults."""
     if values[0] is None:
         return _DEFAULTS
     names = (column.name for column in SETTING_COLUMNS)
@@ -278,7 +278,7 @@ def _delivery(webhook_id: str, event: StoredEvent, now: datetime, due: datetime)
 def _limited(
     deliveries: Sequence[dict[str, Any]], pending: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    """Return the deliveries without those to webhooks that have too many pending ones."""
+    """Drop deliveries to webhooks with too many pending deliveries; return the others."""
     counts = defaultdict(int, pending)
     kept = []
     for delivery in deliveries:

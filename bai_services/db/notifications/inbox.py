@@ -49,7 +49,7 @@ _LISTING = Listing(columns=_COLUMNS, default_sort=("-created_at", "id"))
 
 @dataclass(frozen=True, slots=True)
 class DueEvents:
-    """The events for the next mail to a user, the oldest first; ``more``: how many are left out."""
+    """The events for the next mail to a user, oldest first; ``more``: number of omitted events."""
 
     email: str
     settings: NotificationSettings
@@ -58,7 +58,7 @@ class DueEvents:
 
 
 class InboxStore:
-    """Each public method is one transaction."""
+    """Reads and writes notifications and their settings. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database

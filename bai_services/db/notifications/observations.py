@@ -1,4 +1,4 @@
-"""Conditions that follow from the database: ends of sessions, waits, quotas, agents, mails."""
+"""Read conditions from the database: ends of sessions, waits, quotas, agents, mails."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from ..tables.mails import mails
 from ..tables.operations import announcements, maintenances
 from ..tables.sessions import sessions
 
-# Later ends of sessions are not read.
+# Ends of sessions after this time are not read.
 _HORIZON = timedelta(days=1)
 # Maximum number of conditions of one kind.
 _MAX_ROWS = 10_000
@@ -53,7 +53,7 @@ _SESSION = (sessions.c.id, sessions.c.name, sessions.c.owner_id, sessions.c.doma
 
 
 class ObservationStore:
-    """Each public method is one transaction."""
+    """Reads conditions. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -179,7 +179,7 @@ def _ends_of(row: Any, now: datetime) -> Iterator[SessionEnd]:
 
 
 async def _long_waits(tx: AsyncConnection, now: datetime) -> list[Condition]:
-    """Return one condition for each user with sessions that wait for a long time."""
+    """Return one condition for each user with long-waiting sessions."""
     latest = now - PENDING_LONG
     owner = sessions.c.owner_id
     waiting = (
@@ -261,7 +261,7 @@ def _quota(row: Any) -> Condition:
 
 
 def _rounded(size: int) -> str:
-    """Format a number of bytes, rounded down to the largest unit of which there are at least 10."""
+    """Format a number of bytes, rounded down, in the largest unit with a value of at least 10."""
     for power in (40, 30, 20, 10):
         if size >= 10 << power:
             return format_amount(MEM, size >> power << power)
@@ -306,7 +306,7 @@ async def _maintenances(tx: AsyncConnection, now: datetime) -> list[Condition]:
         text = TextTemplate.NOTICE_MAINTENANCE.text(**values)
         if row.target is not None:
             text = TextTemplate.NOTICE_MAINTENANCE_OF.text(target=row.target, **values)
-        # The start is part of the key, so a maintenance whose start changes is announced again.
+        # The start is part of the key, so a maintenance is announced again if its start changes.
         key = f"{EventName.MAINTENANCE_PLANNED}:{row.id}:{int(row.starts_at.timestamp())}"
         found.append(Condition(key, EventName.MAINTENANCE_PLANNED, EVERYONE, text))
     return found

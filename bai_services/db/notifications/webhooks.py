@@ -72,7 +72,7 @@ _DELIVERIES = Listing(columns=_DELIVERY_FIELDS, default_sort=("-created_at", "id
 
 @dataclass(frozen=True, slots=True)
 class WebhookTarget:
-    """The data that a call of a webhook needs; ``settings``: the settings of its owner, if any."""
+    """The data for a call of a webhook; ``settings``: the owner's settings, if it has an owner."""
 
     id: str
     kind: str
@@ -84,7 +84,7 @@ class WebhookTarget:
 
 @dataclass(frozen=True, slots=True)
 class DueDelivery:
-    """A delivery that is due, with its event; ``user`` is the user affected by the event."""
+    """A due delivery with its event; ``user`` is the user affected by the event."""
 
     id: str
     created_at: datetime
@@ -100,7 +100,7 @@ class DueDelivery:
 
 
 class WebhookStore:
-    """Each public method is one transaction."""
+    """Reads and writes webhooks and deliveries. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -108,7 +108,7 @@ class WebhookStore:
     async def page(
         self, query: ListQuery, user_id: str | None, shared: Visibility | None
     ) -> Page[Webhook]:
-        """Return a page of the user's webhooks, and of those of administrators in ``shared``."""
+        """Return a page of the user's webhooks, and of administrators' webhooks in ``shared``."""
         async with self._db.read() as tx:
             rows = _ROWS.where(_visible(user_id, shared))
             return await _LISTING.page(tx, rows, query, Webhook)
@@ -309,7 +309,7 @@ _settings_of_owner = notification_settings.c.user_id == webhooks.c.owner_id
 _TARGETS = sa.select(*_TARGET_COLUMNS).outerjoin_from(
     webhooks, notification_settings, _settings_of_owner
 )
-# Events from before a deactivation are not sent to its user.
+# Events from before a deactivation are not sent to the user.
 _of_inactive = (
     sa.select(webhooks.c.id)
     .join_from(webhooks, users, webhooks.c.owner_id == users.c.id)

@@ -39,13 +39,13 @@ _LISTING = Listing(
 
 
 class AnnouncementStore:
-    """Each public method is one transaction."""
+    """Reads and writes announcements. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def page(self, query: ListQuery, domain: str | None = None) -> Page[Announcement]:
-        """Return a page of the announcements; with ``domain``, only those for audiences in it."""
+        """Return a page of the announcements; with ``domain``, only for audiences in the domain."""
         rows = _ROWS if domain is None else _ROWS.where(announcements.c.domain == domain)
         async with self._db.read() as tx:
             return await _LISTING.page(tx, rows, query, Announcement)
@@ -55,8 +55,8 @@ class AnnouncementStore:
             return await _one(tx, key)
 
     async def current(self, now: datetime, user_id: str) -> tuple[list[Announcement], set[str]]:
-        """Return the announcements of all audiences whose period includes ``now``, newest first,
-        and the ids of those that the user has dismissed.
+        """Return the announcements of all audiences with a period that includes ``now``, newest
+        first, and the ids that the user has dismissed.
         """
         chosen = _ROWS.where(
             announcements.c.starts_at <= now, not_ended(announcements, now)
@@ -69,7 +69,7 @@ class AnnouncementStore:
             return found, set((await tx.scalars(dismissed)).all()) if found else set()
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Announcement:
-        """Insert an announcement, and remove those whose period ended long ago.
+        """Insert an announcement, and remove announcements with a period that ended long ago.
 
         Raises
         ------
@@ -86,7 +86,7 @@ class AnnouncementStore:
     async def update(
         self, key: str, version: int, changes: Mapping[str, Any], audit: AuditEntry
     ) -> Announcement:
-        """Change an announcement that has ``version``; raise ``Conflict`` if it has another one."""
+        """Change an announcement that has ``version``; raise ``Conflict`` for another version."""
         async with self._db.write() as tx:
             await update_version(tx, announcements, key, version, changes)
             found = await _one(tx, key)

@@ -30,7 +30,7 @@ _LISTING = Listing(
 
 
 class ComponentSettingStore:
-    """Each public method is one transaction."""
+    """Reads and writes reported settings. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -47,7 +47,7 @@ class ComponentSettingStore:
 async def replace_settings(
     tx: AsyncConnection, kind: ComponentKind, component: str, settings: Sequence[ReportedSetting]
 ) -> None:
-    """Store the settings of a component instead of its earlier ones."""
+    """Replace the stored settings of a component."""
     await remove_settings(tx, kind, component)
     rows = {each.name: each for each in settings}
     if rows:

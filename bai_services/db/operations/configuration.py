@@ -19,7 +19,7 @@ _variable = setting_overrides.c.variable
 
 
 class ConfigurationStore:
-    """Each public method is one transaction."""
+    """Reads and writes stored settings of the manager. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database

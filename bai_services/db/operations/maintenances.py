@@ -42,7 +42,7 @@ _KNOWN = {
 
 
 class MaintenanceStore:
-    """Each public method is one transaction."""
+    """Reads and writes maintenances. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -86,7 +86,7 @@ class MaintenanceStore:
     async def update(
         self, key: str, version: int, changes: Mapping[str, Any], audit: AuditEntry
     ) -> Maintenance:
-        """Change a maintenance that has ``version``; raise ``Conflict`` if it has another one."""
+        """Change a maintenance that has ``version``; raise ``Conflict`` for another version."""
         async with self._db.write() as tx:
             await update_version(tx, maintenances, key, version, changes)
             found = await _one(tx, key)

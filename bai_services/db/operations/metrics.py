@@ -1,4 +1,4 @@
-"""Current state of sessions, agents, devices and mails, for the metrics endpoint."""
+"""Read the state of sessions, agents, devices and mails for the metrics endpoint."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class DeviceFacts:
 
 @dataclass(frozen=True, slots=True)
 class MetricsFacts:
-    """``sessions``: number of live sessions by status, resource group and type.
+    """The current state. ``sessions``: number of live sessions by status, resource group and type.
 
-    ``waiting_since``: when the session that has waited longest became pending, by resource group.
+    ``waiting_since``: when the longest-waiting session became pending, by resource group.
     ``mails``: number of mails in the queue.
     """
 

@@ -1,4 +1,4 @@
-"""Queries for tables whose rows have a period: announcements and maintenance."""
+"""Queries for tables with periods: announcements and maintenance."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bai_services.core.operations.periods import KEPT_AFTER_END
 
 
 def not_ended(table: sa.Table, now: datetime) -> sa.ColumnElement[bool]:
-    """Return the condition that the period of a row has not ended; it need not have started."""
+    """Return the condition that the period of a row has not ended, even if it has not started."""
     return sa.or_(table.c.ends_at.is_(None), table.c.ends_at > now)
 
 
 async def make_room(tx: AsyncConnection, table: sa.Table, now: datetime, maximum: int) -> None:
-    """Remove the rows whose period ended long ago.
+    """Remove rows with a period that ended long ago.
 
     Raises
     ------

@@ -17,7 +17,7 @@ from ..tables.sessions import sessions
 class DatabaseFacts:
     """Kind, version, size and schema revision of the database, and numbers of rows.
 
-    ``sessions`` and ``agents`` are numbers by status.
+    ``sessions`` and ``agents`` are counts by status.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Rows that belong to a pipeline, such as its schedules and triggers."""
+"""Queries for rows that belong to a pipeline, such as schedules and triggers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def insert_with_limit(
     kind: str,
     limit: int,
 ) -> None:
-    """Insert a row of the pipeline with the name ``pipeline``, which may have ``limit`` rows.
+    """Insert a row of the pipeline named ``pipeline``, which may have at most ``limit`` rows.
 
     ``kind`` names a row in messages.
 

@@ -62,13 +62,13 @@ class PipelineRow:
     last_run_at: datetime | None
 
 
-# The row of a folder remains after its files were deleted.
+# The row of a folder remains after its files are deleted.
 _REMOVED = (
     VfolderStatus.DELETE_ONGOING,
     VfolderStatus.DELETE_COMPLETE,
     VfolderStatus.DELETE_ERROR,
 )
-# The folder of a pipeline, NULL if it was removed.
+# The folder of a pipeline; NULL if the folder was removed.
 FOLDER_ID = (
     sa.select(vfolders.c.id)
     .where(vfolders.c.id == pipelines.c.vfolder_id, vfolders.c.status.not_in(_REMOVED))
@@ -99,7 +99,7 @@ def _rows(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 _COLUMNS = [column for column in pipelines.columns if column.name not in ("vfolder_id", *_LARGE)]
 _ROWS = _rows(*_COLUMNS, *(pipelines.c[name] for name in _LARGE))
-# A page must not read definitions: each may have 1 MiB.
+# A page must not read definitions, because each may have 1 MiB.
 _PAGE_ROWS = _rows(*_COLUMNS, pipelines.c.parsed["parameters"].label("parameters"))
 _LISTING = Listing(
     columns={
@@ -125,18 +125,18 @@ _VERSION_LISTING = Listing(
 
 
 class PipelineStore:
-    """Each public method is one transaction."""
+    """Reads and writes pipelines. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def page(self, query: ListQuery, visible: Visibility) -> Page[PipelineRow]:
-        """Return a page of pipelines; their definitions have only the parameters."""
+        """Return a page of pipelines; their definitions contain only the parameters."""
         async with self._db.read() as tx:
             return await _LISTING.page(tx, visible_to(_PAGE_ROWS, visible), query, _page_row)
 
     async def find(self, key: str, visible: Visibility, owner_id: str | None) -> PipelineRow:
-        """Return the visible pipeline with the id ``key``, else that of the owner with this name.
+        """Return the visible pipeline with the id ``key``, else the owner's pipeline of this name.
 
         Raises
         ------
@@ -247,7 +247,7 @@ async def _add_version(
 
 
 def visible_to(rows: sa.Select[Any], visible: Visibility) -> sa.Select[Any]:
-    """Restrict rows of pipelines with their projects to the visible ones."""
+    """Restrict a select of pipelines with their projects to visible pipelines."""
     if visible.domain is not None:
         rows = rows.where(projects.c.domain == visible.domain)
     if visible.owner_id is not None:

@@ -89,7 +89,7 @@ _LISTING = Listing(
 
 
 class PipelineRunStore:
-    """Each public method is one transaction."""
+    """Reads and writes runs of pipelines. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -139,7 +139,7 @@ class PipelineRunStore:
         *,
         cause: str = "",
     ) -> None:
-        """Insert a run of a pipeline as it is now, with its task runs.
+        """Insert a run of the current definition of a pipeline, with its task runs.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class PipelineRunStore:
             )
             if not locked.rowcount:
                 raise no_pipeline(row.name)
-            # After the lock of the pipeline: a deletion locks it before its runs, too.
+            # Lock after the pipeline: a deletion also locks the pipeline before its runs.
             await _delete_oldest(tx, row.owner_id)
             with raise_on_violation(AlreadyExists(f"there is a run {run_id} already", run=run_id)):
                 await tx.execute(
@@ -210,7 +210,7 @@ class PipelineRunStore:
         Raises
         ------
         QuotaExceeded
-            If it opens a run and the owner has too many runs that have not ended.
+            If the request opens a run and the owner has too many runs that have not ended.
         """
         run_id = row.id
         async with self._db.write() as tx:
@@ -239,7 +239,7 @@ class PipelineRunStore:
             await record(tx, audit)
 
     async def clean_up(self, before: datetime, kept: int) -> None:
-        """Delete runs that ended before a time, and all but the latest ``kept`` of a pipeline."""
+        """Delete runs that ended before a time, and all but the latest ``kept`` per pipeline."""
         ended = (
             sa.select(
                 pipeline_runs.c.id,
@@ -256,13 +256,13 @@ class PipelineRunStore:
         )
         old = sa.select(ended.c.id).where((ended.c.ended_at < before) | (ended.c.number > kept))
         async with self._db.write() as tx:
-            # A run that was resumed meanwhile remains.
+            # A run that was resumed in the meantime remains.
             is_ended = pipeline_runs.c.status.in_(sorted(RUN_ENDED))
             await tx.execute(sa.delete(pipeline_runs).where(pipeline_runs.c.id.in_(old), is_ended))
 
 
 async def _lock_with_room(tx: AsyncConnection, owner_id: str) -> None:
-    """Lock the owner of a run that is opened, who may not have too many open runs."""
+    """Lock the owner of a new run; raise ``QuotaExceeded`` for too many open runs."""
     await lock_active(tx, owner_id)
     own = (
         sa.select(sa.func.count())
@@ -278,9 +278,9 @@ async def _lock_with_room(tx: AsyncConnection, owner_id: str) -> None:
 
 
 async def _delete_oldest(tx: AsyncConnection, owner_id: str) -> None:
-    """Delete the oldest ended run of a user who has the maximum number of them.
+    """Delete the oldest ended run of a user with the maximum number of ended runs.
 
-    Delete only one: two transactions that delete several runs could deadlock.
+    Delete only one run, because two transactions that delete several runs could deadlock.
     """
     is_ended = pipeline_runs.c.status.in_(sorted(RUN_ENDED))
     ended = (

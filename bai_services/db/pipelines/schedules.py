@@ -24,7 +24,7 @@ from ..tables.pipelines import pipeline_schedules
 from .attached import insert_with_limit, listing_with_pipeline, name_taken, select_with_pipeline
 from .definitions import visible_to
 
-# Due schedules that one step reads; the next step reads the others.
+# Maximum number of due schedules that one step reads; the next step reads the others.
 BATCH = 100
 
 
@@ -72,7 +72,7 @@ _LISTING = listing_with_pipeline(
 
 
 class PipelineScheduleStore:
-    """Each public method is one transaction."""
+    """Reads and writes schedules of pipelines. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -97,7 +97,7 @@ class PipelineScheduleStore:
         return found
 
     async def create(self, pipeline: str, values: Mapping[str, Any], audit: AuditEntry) -> None:
-        """Insert a schedule of a pipeline with the name ``pipeline``.
+        """Insert a schedule of the pipeline named ``pipeline``.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class PipelineScheduleStore:
             await record(tx, audit)
 
     async def due(self, now: datetime) -> list[PipelineScheduleRow]:
-        """Return schedules whose next start is not after ``now``, the earliest first."""
+        """Return schedules with a next start at or before ``now``, earliest first."""
         rows = (
             _ROWS.where(pipeline_schedules.c.next_start_at <= now)
             .order_by(pipeline_schedules.c.next_start_at, pipeline_schedules.c.id)

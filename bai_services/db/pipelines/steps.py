@@ -1,4 +1,4 @@
-"""Store of what the runner of pipelines reads and changes."""
+"""Store for the runner of pipelines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..tables.sessions import sessions
 from .runs import RUNS, RunRow, run_row
 from .task_runs import Decision, TaskChanges, TaskRow, read_tasks, write_tasks
 
-# Waiting runs that one step starts; the next step starts the others.
+# Maximum number of waiting runs that one step starts; the next step starts the others.
 BATCH = 500
 
 Decide = Callable[[RunRow, Sequence[TaskRow]], Decision]
@@ -28,7 +28,7 @@ Decide = Callable[[RunRow, Sequence[TaskRow]], Decision]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueRun:
-    """A run that a step processes. ``tasks``: number of its task runs."""
+    """A run that a step processes; ``tasks``: its number of task runs."""
 
     id: str
     pipeline_id: str
@@ -55,17 +55,15 @@ _UPDATE_RUN = (
 
 
 class PipelineStepStore:
-    """Each public method is one transaction."""
+    """Reads and writes runs for the pipeline runner. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def start_waiting(self, now: datetime) -> int:
-        """Let waiting runs run, the oldest first, up to the limit of their pipelines; return how
-        many have started.
-        """
+        """Start waiting runs, oldest first, within their pipelines' limits; return how many."""
         runs, others = pipeline_runs.c, pipeline_runs.alias()
-        # One count for each pipeline, not for each waiting run.
+        # Count once per pipeline, not once per waiting run.
         running = (
             sa.select(others.c.pipeline_id, sa.func.count().label("number"))
             .where(others.c.status.in_(_OPEN))
@@ -83,7 +81,8 @@ class PipelineStepStore:
             .where(runs.status == RunStatus.WAITING, room > 0)
             .subquery()
         )
-        # The first run of each pipeline before the second ones: nobody fills the batch alone.
+        # Take the first run of each pipeline before second runs, so that no pipeline fills the
+        # batch.
         rows = (
             sa.select(waiting.c.id)
             .where(waiting.c.number <= waiting.c.room)
@@ -103,9 +102,7 @@ class PipelineStepStore:
             return len(started)
 
     async def due(self, now: datetime, session_ids: Collection[str]) -> list[DueRun]:
-        """Return the runs that a request or one of the sessions has changed, and those with a retry
-        that is due.
-        """
+        """Return runs that a request or one of the sessions has changed, or with a due retry."""
         requested = sa.select(pipeline_runs.c.id).where(
             pipeline_runs.c.status.in_(_OPEN), pipeline_runs.c.is_due
         )
@@ -119,9 +116,9 @@ class PipelineStepStore:
         return await self._due(found)
 
     async def unprocessed(self) -> list[DueRun]:
-        """Return the runs with a task run whose session is missing, has started or has ended.
+        """Return the runs with a missing session, or a session that has started or ended.
 
-        Such changes are processed at once, unless the manager was killed.
+        Normally, such changes are processed at once; they remain only if the manager was killed.
         """
         is_queued = pipeline_tasks.c.status == TaskStatus.QUEUED
         is_running = pipeline_tasks.c.status == TaskStatus.RUNNING
@@ -152,7 +149,7 @@ class PipelineStepStore:
             return records(DueRun, await tx.execute(rows))
 
     async def definition(self, run_id: str) -> PipelineDefinition | None:
-        """Return the definition of a run, None if the run no longer exists."""
+        """Return the definition of a run; None if the run no longer exists."""
         rows = sa.select(pipeline_runs.c.parsed).where(pipeline_runs.c.id == run_id)
         async with self._db.read() as tx:
             parsed = await tx.scalar(rows)
@@ -161,9 +158,7 @@ class PipelineStepStore:
     async def step(
         self, run_ids: Collection[str], decide: Decide, now: datetime
     ) -> Mapping[str, SteppedRun]:
-        """Apply decisions to runs; return the runs and their task runs after it, without runs that
-        had ended.
-        """
+        """Apply decisions to runs that have not ended; return these runs and their task runs."""
         rows = (
             RUNS.add_columns(pipeline_runs.c.is_due)
             .where(pipeline_runs.c.id.in_(sorted(run_ids)), pipeline_runs.c.status.in_(_OPEN))
@@ -200,8 +195,8 @@ class PipelineStepStore:
         }
 
     async def sessions_to_end(self, *, is_full: bool) -> list[str]:
-        """Return the live sessions of runs that are being cancelled; with ``is_full`` also those of
-        task runs that have ended, which a manager without the lease may have created.
+        """Return the live sessions of runs that are being cancelled. With ``is_full``, also return
+        live sessions of ended task runs, which a manager without the lease may have created.
         """
         rows = (
             sa.select(sessions.c.id)

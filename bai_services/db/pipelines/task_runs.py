@@ -1,4 +1,4 @@
-"""Task runs: read them with the state of their sessions, and store their changes."""
+"""Read task runs with the state of their sessions, and store their changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..tables.sessions import sessions
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task run with the state of the session of its last attempt, None if there is none."""
+    """A task run with the state of the session of its last attempt; None without a session."""
 
     task: str
     item_index: int
@@ -55,7 +55,7 @@ class TaskRow:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a step changes."""
+    """The changes of a step."""
 
     changed: Sequence[TaskRun]
     status: RunStatus
@@ -93,11 +93,11 @@ _UPDATE = (
 async def read_tasks(
     tx: AsyncConnection, run_ids: Collection[str]
 ) -> Mapping[str, Sequence[TaskRow]]:
-    """Return the task runs of runs by the id of the run, in topological order."""
+    """Return the task runs of runs by run id, in topological order."""
     order = (pipeline_tasks.c.run_id, pipeline_tasks.c.position, pipeline_tasks.c.item_index)
     rows = _TASKS.where(pipeline_tasks.c.run_id.in_(sorted(run_ids))).order_by(*order)
     found: dict[str, list[TaskRow]] = {run_id: [] for run_id in run_ids}
-    # By position: a step reads up to 2,000 rows, and rows by name take twice as long.
+    # Read by position: a step reads up to 2,000 rows, and access by name takes twice as long.
     for run_id, *columns in (await tx.execute(rows)).all():
         found[run_id].append(_task(*columns))
     return found
@@ -106,7 +106,7 @@ async def read_tasks(
 async def count_tasks(
     tx: AsyncConnection, run_ids: Collection[str]
 ) -> Mapping[str, Mapping[str, int]]:
-    """Return for each run the number of task runs by status."""
+    """Return the number of task runs by status, for each run."""
     tasks = pipeline_tasks.c
     rows = (
         sa.select(tasks.run_id, tasks.status, sa.func.count().label("number"))
@@ -122,7 +122,7 @@ async def count_tasks(
 
 @dataclass(frozen=True, slots=True)
 class TaskChanges:
-    """The changed task runs of a run with task runs ``before``."""
+    """The changed task runs of a run; ``before`` are its previous task runs."""
 
     run_id: str
     before: Sequence[TaskRow]
@@ -133,7 +133,7 @@ async def write_tasks(
     tx: AsyncConnection, changes: Sequence[TaskChanges], now: datetime
 ) -> Mapping[str, Sequence[TaskRow]]:
     """Store changed task runs, with the times and sessions that follow from their status; return
-    all task runs of each run after that.
+    all task runs of each run.
     """
     stored = {each.run_id: _stored(each, now) for each in changes}
     values = [
@@ -148,7 +148,7 @@ async def write_tasks(
     ]
     if values:
         await tx.execute(_UPDATE, values)
-    # Without a new query: it would read up to 1,000 rows for each run.
+    # Avoid a new query, which would read up to 1,000 rows for each run.
     return {
         each.run_id: [
             _changed(row, stored[each.run_id].get((row.task, row.item_index)))

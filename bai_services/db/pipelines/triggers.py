@@ -56,7 +56,7 @@ _LISTING = listing_with_pipeline(
 
 
 class PipelineTriggerStore:
-    """Each public method is one transaction."""
+    """Reads and writes triggers of pipelines. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -81,7 +81,7 @@ class PipelineTriggerStore:
         return found
 
     async def create(self, pipeline: str, values: Mapping[str, Any], audit: AuditEntry) -> None:
-        """Insert a trigger of a pipeline with the name ``pipeline``.
+        """Insert a trigger of the pipeline named ``pipeline``.
 
         Raises
         ------
@@ -104,7 +104,7 @@ class PipelineTriggerStore:
             await record(tx, audit)
 
     async def update(self, key: str, changes: Mapping[str, Any], audit: AuditEntry | None) -> None:
-        """Change a trigger; a call changes it without an entry in the audit log."""
+        """Change a trigger; changes by a call have no ``audit`` entry."""
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(pipeline_triggers).where(pipeline_triggers.c.id == key).values(**changes)

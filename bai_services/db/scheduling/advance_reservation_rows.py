@@ -22,7 +22,7 @@ async def read_held(
 ) -> dict[str, tuple[HeldAgents, ...]]:
     """Return the approved reservations of each resource group, for a scheduling pass.
 
-    The result can contain reservations that have ended; these withhold no agents.
+    The result can contain ended reservations, which withhold no agents.
     """
     rows = await tx.execute(
         sa.select(advance_reservations, projects.c.name.label("project"))

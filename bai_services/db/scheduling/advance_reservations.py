@@ -64,7 +64,7 @@ _LISTING = Listing(
 
 
 class AdvanceReservationStore:
-    """Each public method is one transaction."""
+    """Reads and writes advance reservations. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -76,14 +76,14 @@ class AdvanceReservationStore:
             return await _LISTING.page(tx, rows, query, lambda **row: _reservation(row, names))
 
     async def one(self, key: str, visible: Visibility) -> tuple[AdvanceReservation, Owner | None]:
-        """Return the reservation with the id ``key``, else the open one with this name.
+        """Return the reservation with the id ``key``, else the open reservation with this name.
 
-        The second value is its author; None if the account does not exist.
+        The second value is the author; None if the account does not exist.
 
         Raises
         ------
         NotFound
-            If there is none, or open reservations of several projects have this name.
+            If no reservation matches, or open reservations of several projects have this name.
         """
         async with self._db.read() as tx:
             return await _find(tx, key, visible)
@@ -91,16 +91,17 @@ class AdvanceReservationStore:
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> AdvanceReservation:
         """Insert a reservation, and delete reservations that ended long ago.
 
-        ``values`` are the columns without ``agents``, which are chosen here.
+        ``values`` are the columns without ``agents``, which this method chooses.
 
         Raises
         ------
         Conflict
             If too few agents can be reserved, or there are too many reservations.
         AlreadyExists
-            If the project has an open reservation with the name.
+            If the project has an open reservation with that name.
         QuotaExceeded
-            If the sum of this and the overlapping reservations of the project exceeds a quota.
+            If the reservation together with overlapping reservations of the project exceeds a
+            quota.
         NotFound
             If the project may not use the resource group.
         """
@@ -165,9 +166,9 @@ class AdvanceReservationStore:
             return (await _find(tx, found.id, Visibility()))[0]
 
     async def note_use(self, now: datetime) -> list[str]:
-        """Record which reservations are used, and expire reservations that are not used in time.
+        """Record the use of reservations, and expire reservations that are not used in time.
 
-        Return the names of the expired ones.
+        Return the names of the expired reservations.
         """
         async with self._db.write() as tx:
             rows = (
@@ -220,7 +221,7 @@ class AdvanceReservationStore:
         Raises
         ------
         NotFound
-            If there is none that the user may use, or it has ended.
+            If the user may use no such reservation, or the reservation has ended.
         """
         async with self._db.read() as tx:
             found = (
@@ -244,7 +245,7 @@ class AdvanceReservationStore:
 
 
 async def _remove_old(tx: AsyncConnection, now: datetime) -> None:
-    """Remove reservations that ended long ago, and closed reservations except the latest ones."""
+    """Remove reservations that ended long ago, and all but the latest closed reservations."""
     await tx.execute(sa.delete(advance_reservations).where(_r.ends_at < now - KEPT_AFTER_END))
     latest = (
         sa.select(_r.id)
@@ -256,7 +257,7 @@ async def _remove_old(tx: AsyncConnection, now: datetime) -> None:
 
 
 async def _check_counts(tx: AsyncConnection, values: Mapping[str, Any]) -> None:
-    """Raise ``Conflict`` if there are too many open reservations, or requests of the project."""
+    """Raise ``Conflict`` if there are too many open reservations or requests of the project."""
     count = sa.select(sa.func.count()).where(_is_open(values["created_at"]))
     if (found := await tx.scalar(count) or 0) >= MAX_RESERVATIONS:
         raise Conflict(f"there are {found} open reservations; cancel some first")
@@ -353,7 +354,7 @@ async def _check_quotas(tx: AsyncConnection, totals: Mapping[Scope, ResourceSlot
 
 
 def _total(new: ResourceSlots, rows: Iterable[Any]) -> ResourceSlots:
-    """Return the resources of a new reservation and of others."""
+    """Return the total resources of a new reservation and of other reservations."""
     total = new
     for row in rows:
         total += _times(row.resources, row.nodes)
@@ -447,7 +448,7 @@ async def _find(
 
 
 async def _usernames(tx: AsyncConnection, ids: Sequence[str] | None = None) -> dict[str, str]:
-    """Return user names by id; without ``ids``, those of all users in ``user_ids`` columns."""
+    """Return user names by id; without ``ids``, of all users in ``user_ids`` columns."""
     if ids is None:
         named = await tx.scalars(sa.select(_r.user_ids))
         ids = sorted({user_id for of in named for user_id in of})

@@ -56,7 +56,7 @@ def _agent_selects(is_wanted: sa.ColumnElement[bool], ids: Any) -> tuple[sa.Sele
 
 _KEYS: sa.BindParameter[Any] = sa.bindparam("keys", expanding=True)
 _IN_GROUPS = agents.c.resource_group.in_(_KEYS)
-# The statements are built once, at import, because they run for each session that is created.
+# Built once, at import, because these statements run for each new session.
 _OF_GROUPS = _agent_selects(_IN_GROUPS, sa.select(agents.c.id).where(_IN_GROUPS))
 _OF_IDS = _agent_selects(agents.c.id.in_(_KEYS), _KEYS)
 
@@ -99,8 +99,8 @@ def _devices_of(
     """Return the devices and the supported CUDA version of each agent.
 
     ``minimum`` maps each agent to the enforcement level that its resource group requires.
-    ``in_force`` maps a device in use that needs uniform shares to the share that all sessions on
-    the device must have, in thousandths.
+    ``in_force`` maps used devices with uniform shares to the share of every session, in
+    thousandths.
     """
     of_agent: dict[str, list[Device]] = defaultdict(list)
     cuda: dict[str, str] = {}
@@ -133,7 +133,7 @@ def _minimum(text: str | None) -> Level:
 
 
 def _links(facts: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the ids of the devices with a direct link (NVLink) to a device, None if unknown.
+    """Return the ids of the devices with a direct link (NVLink) to a device; None if unknown.
 
     For a device without links, return the devices behind the same PCI switches.
     """

@@ -130,7 +130,7 @@ class AllocationStore:
         self._db = database
 
     async def page(self, query: ListQuery, visible: Visibility, is_held: bool) -> Page[LedgerRow]:
-        """Return a page of the ledger; with ``is_held`` only allocations not yet released."""
+        """Return a page of the ledger; with ``is_held``, only allocations that are not released."""
         select = _LEDGER.where(*visible_to(visible))
         if is_held:
             select = select.where(_LIVE_ROWS)
@@ -149,7 +149,7 @@ class AllocationStore:
             return await _DEPENDENCY_LISTING.page(tx, select, query, ListedDependency)
 
     async def audit(self) -> list[str]:
-        """Return a message for each difference between ledger, counters and statuses.
+        """Return a message for each inconsistency between ledger, counters and statuses.
 
         An empty result means that no allocation is duplicated, leaked or missing.
         """

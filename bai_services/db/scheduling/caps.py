@@ -20,8 +20,8 @@ from ..tables.accounts import domains, keypair_policies, keypairs, projects, use
 from ..tables.cluster import resource_groups
 from ..tables.sessions import scope_usage, sessions
 
-# Maximum number of values in one list parameter of a statement. The total number of parameters must
-# stay below the limit of either database.
+# Maximum number of values in a list parameter of a statement: the total number of parameters must
+# stay below the limits of both databases.
 CHUNK = 500
 
 
@@ -55,9 +55,9 @@ async def read_usage(tx: AsyncConnection, scopes: Iterable[Scope]) -> dict[Scope
 async def read_pending_usage(
     tx: AsyncConnection, caps: Collection[ScopeCaps]
 ) -> dict[Scope, dict[str, int]]:
-    """Return the usage by pending sessions of each scope that limits them.
+    """Return the usage by pending sessions, for each scope with a limit on pending sessions.
 
-    Only users and keypairs have such limits, and those of users apply to the number of sessions.
+    Only users and keypairs have such limits; limits of users apply to the number of sessions.
     """
     usage: dict[Scope, dict[str, int]] = {}
     for scope in (one.scope for one in caps if one.limits_pending):
@@ -85,8 +85,8 @@ def _caps(row: Any) -> ScopeCaps:
     )
 
 
-# Keypairs must be first: the union takes its column types from the first select, and only keypairs
-# have all columns.
+# Keypairs must come first: the union takes its column types from the first select, and only
+# keypairs have all columns.
 _SELECTS: dict[str, sa.Select[Any]] = {
     ScopeKind.KEYPAIR: sa.select(
         keypairs.c.access_key.label("id"),
@@ -128,8 +128,7 @@ _SELECTS: dict[str, sa.Select[Any]] = {
         resource_groups.c.max_concurrent_sessions,
     ),
 }
-# The statements are built once, at import, because they run for each session that is created or
-# placed.
+# Built once, at import, because these statements run for each session that is created or placed.
 _IS_PENDING = sessions.c.status == Status.PENDING
 _PENDING_COUNT = sa.select(sa.func.count()).where(
     _IS_PENDING, sessions.c.owner_id == sa.bindparam("owner")
@@ -149,7 +148,7 @@ def _with_all_columns(kind: str, select: sa.Select[Any]) -> sa.Select[Any]:
     The bound parameter that is named after the kind holds the ids.
     """
     names = select.selected_columns
-    # All kinds need the same order of columns, because a union matches columns by position.
+    # All kinds need the same column order, because a union matches columns by position.
     columns = [names[name] if name in names else sa.null().label(name) for name in _ALL_NAMES]
     return select.with_only_columns(
         *columns, sa.literal_column(f"'{kind}'").label("kind"), maintain_column_froms=True

@@ -41,15 +41,15 @@ class LeaseStore:
         self._name = name
 
     async def read(self) -> LeaseRow | None:
-        """Return the state of the lease, None if it was never acquired."""
+        """Return the state of the lease; None if it was never acquired."""
         async with self._db.read() as tx:
             return await self._read(tx)
 
     async def acquire(self, holder: str, seen: LeaseRow | None, at: datetime) -> int | None:
         """Acquire the lease if its state is still ``seen``; return the new token.
 
-        Return None if the state has changed. The caller must make sure that the previous holder has
-        released the lease, has ended, or has not renewed the lease for the lifetime of a lease.
+        Return None if the state has changed. The caller must ensure that the previous holder has
+        released the lease, has ended, or has not renewed the lease for its lifetime.
         """
         async with self._db.write() as tx:
             if seen is None:

@@ -49,7 +49,7 @@ class SessionPlacement:
 
 @dataclass(frozen=True, slots=True)
 class ResizedKernel:
-    """The only kernel of a session, with the amounts that it holds after a resize."""
+    """The only kernel of a session, with its amounts after a resize."""
 
     session_id: str
     kernel_id: str
@@ -82,9 +82,9 @@ async def allocate(
     Raises
     ------
     LostRace
-        If the sessions together exceed a cap, or the capacity of an agent or a device. Or if an
-        agent no longer accepts sessions, a device is not healthy, or sessions with different shares
-        would run on a device that requires equal shares.
+        If the sessions together exceed a cap or the capacity of an agent or device, an agent no
+        longer accepts sessions, a device is not healthy, or sessions with different shares would
+        run on a device that requires equal shares.
     """
     rows: list[record_writes.Allocated] = []
     changes = _CounterChanges()
@@ -108,7 +108,7 @@ async def allocate(
 
 
 async def release(tx: AsyncConnection, session_id: str, at: datetime) -> bool:
-    """Release all resources of a session; return whether there were any.
+    """Release all resources of a session; return whether the session had resources.
 
     Idempotent: each row of the ledger is released only once, even by concurrent calls.
     """
@@ -156,10 +156,10 @@ async def resize(
     caps: Mapping[Scope, ScopeCaps],
     at: datetime,
 ) -> None:
-    """Replace the rows of a session with one kernel by rows with other amounts.
+    """Replace the ledger rows of a single-kernel session with rows with other amounts.
 
-    All rows are replaced, even those with unchanged amounts, so that the usage records of the
-    session are split at one time.
+    All rows are replaced, even with unchanged amounts, so that all usage records of the session are
+    split at the same time.
 
     Raises
     ------
@@ -277,8 +277,8 @@ async def _increase_scopes(
 class _Counters:
     """The usage counters in one table, locked and updated in the order of their keys.
 
-    ``is_within_limit`` returns the condition under which a counter may be increased. The function
-    receives the keys, ``amount`` and the values in ``more`` as columns.
+    ``is_within_limit`` returns the condition for increasing a counter. It receives the keys,
+    ``amount`` and the values in ``more`` as columns.
     """
 
     def __init__(
@@ -304,7 +304,7 @@ class _Counters:
         )
 
     async def increase(self, tx: AsyncConnection, rows: Sequence[bulk.Row]) -> None:
-        """Increase all counters; raise ``LostRace`` if ``is_within_limit`` is false for any."""
+        """Increase all counters; raise ``LostRace`` if ``is_within_limit`` is false for one."""
         await self._lock.run(tx, [row[: self._width] for row in rows])
         moved = await self._increase.run(tx, rows)
         if moved != len(rows):

@@ -47,7 +47,7 @@ _plans, _victims = preemption_plans.c, preemption_victims.c
 class Victim:
     """A victim of an active plan.
 
-    ``is_running``: it still runs, and has not started again since the plan was made.
+    ``is_running``: the victim still runs and has not restarted since the plan was made.
     """
 
     session_id: str
@@ -59,8 +59,8 @@ class Victim:
 class ActivePlan:
     """A plan that has not ended, with the current status of its beneficiary and victims.
 
-    ``is_blocked``: the beneficiary may not start, for example because its account or resource group
-    is inactive, or the budget of its project is spent.
+    ``is_blocked``: the beneficiary may not start, for example because of an inactive account or
+    resource group, or a spent budget.
     """
 
     id: str
@@ -79,7 +79,7 @@ def _stored(placement: Placement) -> dict[str, Any]:
 
 
 class PreemptionStore:
-    """Each public method is one transaction."""
+    """Reads and writes preemption plans. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -94,8 +94,8 @@ class PreemptionStore:
     ) -> bool:
         """Store a new plan; return False if its sessions are no longer in the expected states.
 
-        The beneficiary must be pending without a plan. The victims must run, without being victims
-        of another active plan.
+        The beneficiary must be pending without a plan. The victims must be running, and not be
+        victims of another active plan.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class PreemptionStore:
             return True
 
     async def active(self) -> list[ActivePlan]:
-        """Return the plans that have not ended, the oldest first."""
+        """Return the plans that have not ended, oldest first."""
         select = (
             sa.select(preemption_plans, sessions.c.status, resource_groups.c.is_active)
             .join_from(preemption_plans, sessions, _plans.session_id == sessions.c.id)
@@ -189,9 +189,9 @@ class PreemptionStore:
             await tx.execute(sa.delete(preemption_plans).where(_plans.id.in_(old)))
 
     async def page(self, query: ListQuery, visible: Visibility) -> Page[ListedPreemption]:
-        """Return plans, the newest first, whose pending session or a victim is visible.
+        """Return a page of plans with a visible pending session or victim, newest first.
 
-        The names of other sessions are empty, also for filters and for the order.
+        The names of other sessions are empty, also for filters and sorting.
         """
         is_shown = _is_visible(sessions.c, visible)
         named = {name: sa.case((is_shown, column), else_="") for name, column in _NAMED.items()}
@@ -225,7 +225,7 @@ class PreemptionStore:
 
 
 def _is_visible(of: Any, visible: Visibility) -> sa.ColumnElement[bool]:
-    """Return the condition that a session is in the reach of a caller; ``of`` are its columns."""
+    """Return the condition that a session is visible to a caller; ``of``: the session's columns."""
     shown = is_owner_visible(of.owner_id, visible.hidden_roles)
     return shown if visible.domain is None else sa.and_(of.domain == visible.domain, shown)
 

@@ -35,7 +35,7 @@ class VictimStop:
 
 
 class VictimStops:
-    """Each public method is one transaction."""
+    """Stops victims. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -49,10 +49,10 @@ class VictimStops:
         is_requeued: bool,
         token: int,
     ) -> list[Transition]:
-        """Stop victims of an active plan, given by session id; return the transitions.
+        """Stop victims (by session id) of an active plan; return the transitions.
 
-        Stop none if the plan has ended or its beneficiary no longer waits. Skip victims that have
-        ended, are being stopped, or have started again since the plan was made.
+        Stop no victims if the plan has ended or its beneficiary no longer waits. Skip victims that
+        have ended, are being stopped, or have restarted since the plan was made.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class VictimStops:
 async def _running_victims(
     tx: AsyncConnection, plan_id: str, session_ids: Sequence[str]
 ) -> list[str]:
-    """Lock the sessions; return those to stop."""
+    """Lock the sessions, and return the ids of the sessions to stop."""
     of_plan = sa.select(_plans.session_id, _plans.created_at)
     plan = (await tx.execute(of_plan.where(_plans.id == plan_id))).one_or_none()
     if plan is None:

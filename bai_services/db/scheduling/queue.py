@@ -35,7 +35,7 @@ from .queue_rows import (
 )
 from .reservations import read_reserved
 
-# Maximum number of decisions or wait states per transaction; fewer on SQLite, where a write
+# Maximum number of decisions or wait states per transaction; lower on SQLite, where a write
 # transaction blocks all other writers.
 BATCH = 250
 SQLITE_BATCH = 40
@@ -45,7 +45,7 @@ _TEXT_LIMIT = 1024
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The sessions that were placed, and the sessions whose decisions were rejected.
+    """The placed sessions, and the sessions with rejected decisions.
 
     A decision is rejected if it lost a race, or if its session is no longer pending.
     """
@@ -68,7 +68,7 @@ class WaitState:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """Entities that may have changed since they were last read."""
+    """Entities that may have changed since the last read."""
 
     sessions: frozenset[str] = field(default_factory=frozenset)
     agents: frozenset[str] = field(default_factory=frozenset)
@@ -100,8 +100,8 @@ async def read_changes(tx: AsyncConnection, touched: Touched) -> Changes:
 class QueueStore:
     """Reads and writes of the scheduler.
 
-    Every write requires the current token of the lease. With the token None, a write needs no
-    lease: None is for tools that run while no manager runs.
+    Every write requires the current token of the lease. The token None, for tools that run without
+    a manager, skips this check.
     """
 
     def __init__(self, database: Database) -> None:
@@ -139,7 +139,7 @@ class QueueStore:
             return await read_changes(tx, touched)
 
     async def learning_groups(self) -> list[str]:
-        """Return the resource groups whose placement policy learns from past requests."""
+        """Return the resource groups with a placement policy that learns from past requests."""
         async with self._db.read() as tx:
             groups = await read_groups(tx)
         return sorted(
@@ -164,7 +164,7 @@ class QueueStore:
             return {row.id: row.sequence for row in await tx.execute(query)}
 
     async def last_sequence(self) -> int:
-        """Return the highest sequence number of a session, 0 if there are no sessions."""
+        """Return the highest sequence number of a session; 0 without sessions."""
         async with self._db.read() as tx:
             return int(await tx.scalar(sa.select(sa.func.max(sessions.c.sequence))) or 0)
 
@@ -175,8 +175,8 @@ class QueueStore:
 
         Decisions for sessions that are no longer pending are skipped. If a cap, an agent or a
         device is no longer in the state that a decision assumes, the transaction is rolled back.
-        Each half of the batch is then committed separately, down to single decisions, so that a
-        lost race does not reject the other decisions of the batch.
+        The batch is then halved repeatedly, down to single decisions, so that a lost race does not
+        reject other decisions.
 
         Raises
         ------
@@ -319,9 +319,9 @@ async def _place(tx: AsyncConnection, decisions: Sequence[Decision], at: datetim
 async def _lock_pending(
     tx: AsyncConnection, ids: Sequence[str]
 ) -> tuple[dict[str, tuple[Scope, ...]], dict[str, datetime]]:
-    """Lock the sessions that are still pending and whose projects have a budget left.
+    """Lock the sessions that are still pending and not blocked by a spent budget.
 
-    Return the scopes of each of these sessions, and since when it has been waiting.
+    Return the scopes and the beginning of the wait of each of these sessions.
     """
     ranked = sorted(ids)
     scopes: dict[str, tuple[Scope, ...]] = {}

@@ -36,12 +36,12 @@ from .caps import CHUNK
 from .ledger import scopes_of
 from .plan_rows import read_plans
 
-# The option with the id of the advance reservation that a session requests.
+# The option with the id of the requested advance reservation.
 RESERVATION_OPTION = "reservation"
-# Size of the caches of requests and scopes. Equal requests share one object: thousands of sessions
-# have only dozens of different requests.
+# Size of the caches of requests and scopes. Equal requests share one object, because thousands of
+# sessions have only dozens of different requests.
 _CACHE_SIZE = 4096
-# Number of rows that are read and converted without a pause: 1 to 2 ms in the event loop.
+# Number of rows that are read and converted without a pause, in 1 to 2 ms of the event loop.
 _PAGE = 100
 # Maximum number of ended sessions from which run times are estimated.
 _MAX_ENDED = 2000
@@ -65,7 +65,7 @@ _COMMON = (
     sessions.c.lifetime_extension_seconds.label("added"),
 )
 
-# Sessions with everything that their requests depend on, in the order of creation.
+# Sessions with all data on which their requests depend, in the order of creation.
 REQUESTED: sa.Select[Any] = (
     sa.select(
         *_COMMON,
@@ -178,10 +178,10 @@ async def read_pending(
 async def _previous_agents(
     tx: AsyncConnection, ids: Sequence[str] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Return the agents on which pending sessions were placed before, by session.
+    """Return the agents on which pending sessions have failed before, by session.
 
-    On such an agent, the session failed to start, or the agent was lost. Agents on which it ran
-    until it was preempted are not included.
+    The session failed to start there, or the agent was lost. Agents from which the session was
+    preempted are not included.
     """
     select = (
         sa.select(allocations.c.session_id, allocations.c.agent_id)
@@ -225,8 +225,8 @@ async def read_durations(
 ) -> dict[str, list[int]]:
     """Return the run times in seconds of recently started sessions that have ended, by kind.
 
-    The kinds are those of ``kind_of``. If ``before`` is given, only sessions that had ended at that
-    time are considered.
+    For kinds, see ``kind_of``. With ``before``, only sessions that ended before that time are
+    considered.
     """
     is_wanted = sa.true() if before is None else sessions.c.terminated_at <= before
     rows = await tx.execute(
@@ -247,7 +247,7 @@ async def read_durations(
 async def read_recent(
     tx: AsyncConnection, group: str, limit: int
 ) -> tuple[list[Request], list[float | None]]:
-    """Return the latest requests of a resource group, the newest first, and their run times.
+    """Return the latest requests of a resource group, newest first, and their run times.
 
     A run time is in seconds, None for a session that has not ended or never ran.
     """
@@ -262,7 +262,7 @@ async def read_recent(
 
 
 async def read_dependents(tx: AsyncConnection, ids: Iterable[str]) -> set[str]:
-    """Return the ids of the sessions that depend on any of these sessions."""
+    """Return the ids of the sessions that depend on one of these sessions."""
     wanted = sorted(ids)
     dependents: set[str] = set()
     for start in range(0, len(wanted), CHUNK):
@@ -439,7 +439,7 @@ def _request(
 
 
 def max_run_seconds_of(row: Any) -> int | None:
-    """Return the maximum run time of a session in seconds, None if unlimited."""
+    """Return the maximum run time of a session in seconds; None if unlimited."""
     lifetime = row.lifetime and row.lifetime + row.added
     limits = [n for n in (row.batch_timeout_seconds, lifetime) if n]
     return min(limits, default=None)

@@ -36,7 +36,7 @@ from .queue_rows import (
 )
 from .usage_buckets import day_of
 
-# Number of sessions that are read and converted before yielding to the event loop.
+# Number of sessions to read and convert before yielding to the event loop.
 _PAGE = 100
 
 _SESSIONS: sa.Select[Any] = REQUESTED.add_columns(
@@ -48,8 +48,8 @@ _SESSIONS: sa.Select[Any] = REQUESTED.add_columns(
 class _Placed:
     """The last placement of a session.
 
-    ``freed_at`` is None while resources of the placement are allocated. ``count`` is the number of
-    all placements of the session.
+    ``freed_at`` is None while resources of the placement are allocated. ``count`` is the total
+    number of placements of the session.
     """
 
     at: datetime
@@ -65,7 +65,7 @@ class RecordStore:
         self._db = database
 
     async def count(self, group: str, since: datetime, until: datetime) -> int:
-        """Return the number of sessions that were live at some time of a period."""
+        """Return the number of sessions that were live during a period."""
         select = sa.select(sa.func.count()).select_from(sessions)
         async with self._db.read() as tx:
             found = await tx.scalar(select.where(_is_in_period(group, since, until)))
@@ -76,7 +76,7 @@ class RecordStore:
     ) -> Record:
         """Return the record of a resource group in a period.
 
-        It also contains the daily usage of the ``lookback_days`` days before the period.
+        The record also contains the daily usage of the ``lookback_days`` days before the period.
         """
         ids_select = (
             sa.select(sessions.c.id)
@@ -165,7 +165,7 @@ def _last_placement(rows: Sequence[Any]) -> _Placed:
 async def _read_dependencies(
     tx: AsyncConnection, ids: Sequence[str]
 ) -> Mapping[str, Sequence[datetime | None]]:
-    """Return, by session, when each dependency succeeded; None: it has not succeeded."""
+    """Return the time of success of each dependency by session; None: no success."""
     rows = await tx.execute(
         sa.select(
             session_dependencies.c.session_id,

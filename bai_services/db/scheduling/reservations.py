@@ -1,4 +1,4 @@
-"""Read which pending sessions have a reservation, from their stored reasons."""
+"""Read the pending sessions with a reservation from the stored reasons."""
 
 from __future__ import annotations
 

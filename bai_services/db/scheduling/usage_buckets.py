@@ -69,19 +69,19 @@ class UsageBucketStore:
                 )
 
     async def last_day(self) -> int | None:
-        """Return the newest day with buckets, None if there are no buckets."""
+        """Return the newest day with buckets; None without buckets."""
         async with self._db.read() as tx:
             newest: int | None = await tx.scalar(sa.select(sa.func.max(usage_buckets.c.day)))
             return newest
 
     async def first_day(self) -> int | None:
-        """Return the day of the first allocation in the ledger, None if the ledger is empty."""
+        """Return the day of the first allocation in the ledger; None if the ledger is empty."""
         async with self._db.read() as tx:
             at = await tx.scalar(sa.select(sa.func.min(allocations.c.allocated_at)))
             return None if at is None else day_of(at)
 
     async def history(self, since: int) -> History:
-        """Return the buckets of the day ``since`` and later, by resource group and scope."""
+        """Return the buckets from the day ``since`` on, by resource group and scope."""
         by_group: dict[str, dict[Scope, dict[int, dict[str, int]]]] = defaultdict(dict)
         async with self._db.read() as tx:
             rows = await tx.execute(sa.select(usage_buckets).where(usage_buckets.c.day >= since))

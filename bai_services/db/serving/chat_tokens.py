@@ -1,4 +1,4 @@
-"""Delete the chat page's tokens for endpoints that their users may no longer use."""
+"""Delete tokens of the chat page for endpoints that the user may no longer use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAY_USE_CHAT_TOKEN = sa.exists().where(
 async def delete_unusable_chat_tokens(tx: AsyncConnection, user_id: str) -> None:
     """Delete the chat tokens that a user may no longer use.
 
-    They must not become valid again when the user is added to the project or activated again.
+    The tokens must not become valid again when the user rejoins the project or is reactivated.
     """
     await tx.execute(
         sa.delete(endpoint_tokens).where(endpoint_tokens.c.user_id == user_id, ~MAY_USE_CHAT_TOKEN)

@@ -1,4 +1,4 @@
-"""Store of chats; each call concerns the chats of one user."""
+"""Store of chats; each call applies to the chats of one user."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LISTING = Listing(
 
 
 class ChatStore:
-    """Each public method is one transaction."""
+    """Reads and writes chats. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -61,7 +61,7 @@ class ChatStore:
             return await _one(tx, user_id, key)
 
     async def create(self, user_id: str, values: Mapping[str, Any]) -> Chat:
-        """Insert a chat, and delete the user's oldest ones beyond ``MAX_CHATS_PER_USER``.
+        """Insert a chat, and delete the user's oldest chats beyond ``MAX_CHATS_PER_USER``.
 
         Raises
         ------

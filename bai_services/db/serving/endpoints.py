@@ -94,7 +94,7 @@ _CHANGE_LISTING = Listing(
 
 
 class EndpointStore:
-    """Each public method is one transaction."""
+    """Reads and writes endpoints and revisions. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -202,7 +202,7 @@ class EndpointStore:
         Raises
         ------
         NotFound
-            If the endpoint has no revision of that number any more.
+            If the endpoint no longer has a revision with that number.
         Conflict
             If the endpoint has changed since it was read.
         """
@@ -291,7 +291,7 @@ class EndpointStore:
         Raises
         ------
         NotFound
-            If the endpoint has no such replica (any more).
+            If the endpoint has no such replica, or the replica was deleted.
         """
         replica = sa.select(endpoint_replicas.c.id).where(
             endpoint_replicas.c.id == replica_id, endpoint_replicas.c.endpoint_id == endpoint_id

@@ -1,4 +1,4 @@
-"""What gateways read and report."""
+"""Store of routing data for gateways, and of their reports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .rows import IS_OWNER_ACTIVE
 
 @dataclass(frozen=True, slots=True)
 class RoutingRows:
-    """Everything that a routing table contains, as rows; ``version`` is not newer than the rows."""
+    """The content of a routing table as rows; ``version`` is not newer than the rows."""
 
     version: int
     endpoints: Sequence[Mapping[str, Any]]
@@ -69,13 +69,13 @@ class TokenCounts:
 # Without the other settings, which can be large.
 _HEALTH_PATH = endpoint_revisions.c.settings["health", "path"].as_string()
 
-# Null for revisions that were created before gRPC.
+# NULL for revisions from versions without gRPC.
 _PROTOCOL = sa.func.coalesce(endpoint_revisions.c.settings["protocol"].as_string(), "http")
 
 
 def reports_at(now: datetime) -> sa.ColumnElement[bool]:
-    """Return the condition of gateways that report; a time in the future is that of a stopped
-    gateway before the clock was set back.
+    """Return the condition for live gateways. Reports in the future are from gateways that stopped
+    before the clock was set back.
     """
     return gateways.c.reported_at.between(now - GATEWAY_TIMEOUT, now + GATEWAY_TIMEOUT)
 
@@ -84,7 +84,7 @@ _MAY_BE_USED = endpoint_tokens.c.user_id.is_(None) | MAY_USE_CHAT_TOKEN
 
 
 class GatewayStore:
-    """Each public method is one transaction."""
+    """Reads routing data and stores reports of gateways. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -94,8 +94,8 @@ class GatewayStore:
             return await read_routes_version(tx)
 
     async def routes(self, now: datetime) -> RoutingRows:
-        """Return the endpoints of active owners; ``is_public`` is false if the owner's policy does
-        not permit it any more.
+        """Return the endpoints of active owners; ``is_public`` is false if the owner's policy no
+        longer permits public endpoints.
         """
         is_public = endpoints.c.is_public & user_policies.c.allows_public_endpoints
         rows = (
@@ -144,7 +144,7 @@ class GatewayStore:
             .order_by(endpoint_tokens.c.id)
         )
         async with self._db.read() as tx:
-            # Read the version first: a change in between is then read again.
+            # Read the version first, so that a change in between is read again later.
             version = await read_routes_version(tx)
             return RoutingRows(
                 version,
@@ -166,7 +166,8 @@ class GatewayStore:
     ) -> bool:
         """Add the counts of a report; return False if this report was added before.
 
-        ``loads`` are the requests in flight and queued by endpoint; those of others are unchanged.
+        ``loads`` are the requests in flight and queued by endpoint; loads of other endpoints are
+        unchanged.
         """
         async with self._db.write() as tx:
             if not await _is_new(tx, gateway_id, report_id, now):
@@ -231,7 +232,7 @@ async def _is_new(tx: AsyncConnection, gateway_id: str, report_id: str, now: dat
 async def _count_rollouts(
     tx: AsyncConnection, counts: Sequence[RevisionCounts], now: datetime
 ) -> None:
-    """Add the requests of revisions that replace a former one."""
+    """Add the requests of revisions in a rollout."""
     if not counts:
         return
     in_rollout = sa.select(endpoints.c.target_revision_id).where(
@@ -274,7 +275,7 @@ async def _count_rollouts(
 
 
 async def _store_loads(tx: AsyncConnection, gateway_id: str, loads: Mapping[str, int]) -> None:
-    """Store the loads of endpoints that have a scaling rule; those of 0 are not stored."""
+    """Store the loads of endpoints with a scaling rule, except loads of 0."""
     stored = sa.select(gateway_loads.c.endpoint_id, gateway_loads.c.load).where(
         gateway_loads.c.gateway_id == gateway_id
     )

@@ -33,9 +33,7 @@ from .rows import ROWS, EndpointRow, endpoint_row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRow:
-    """A replica that has not ended, with the state of its session; ``status`` is None if there is
-    no such session.
-    """
+    """A replica that has not ended; ``status`` of its session is None without a session."""
 
     id: str
     created_at: datetime
@@ -45,23 +43,23 @@ class ReplicaRow:
     url: str
     changed_at: datetime
     drained_by: Sequence[str]
-    # Why it is ending, or must pass its health check again.
+    # Why the replica is ending, or must pass its health check again.
     reason: Mapping[str, Any] | None
     status: Status | None
     started_at: datetime | None
     status_info: str
-    # It is being preempted, and waits again when it has ended.
+    # The session is being preempted and will be pending again.
     is_requeued_at_end: bool
 
     @property
     def is_unhealthy(self) -> bool:
-        """Whether it was ready before, and a gateway could not use it."""
+        """Whether the replica was ready before, and a gateway could not use it."""
         return (
             self.reason is not None and self.reason["code"] == TextTemplate.REPLICA_UNHEALTHY.code
         )
 
     def is_drained(self, gateways: set[str]) -> bool:
-        """Return whether it has no requests in any of the gateways."""
+        """Return whether the replica has no requests in any of the gateways."""
         return bool(gateways) and gateways <= set(self.drained_by)
 
 
@@ -84,13 +82,13 @@ _NOT_ENDED = endpoint_replicas.c.phase != Phase.ENDED
 
 
 class ReplicaStore:
-    """Each public method is one transaction."""
+    """Reads and writes replicas. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def states(self) -> list[EndpointState]:
-        """Return every endpoint, the oldest first."""
+        """Return every endpoint, oldest first."""
         live = (
             sa.select(
                 *(
@@ -120,7 +118,7 @@ class ReplicaStore:
         return [EndpointState(row, replicas[row.id]) for row in rows]
 
     async def agent_kernels(self, ids: Collection[str]) -> dict[str, int]:
-        """Return the number of kernels on the agents of replicas that have an agent."""
+        """Return the number of kernels on the agent of each replica that has an agent."""
         of_replica = (
             sa.select(kernels.c.session_id, sa.func.min(kernels.c.agent_id).label("agent_id"))
             .where(kernels.c.session_id.in_(sorted(ids)), kernels.c.agent_id.is_not(None))
@@ -147,7 +145,7 @@ class ReplicaStore:
             return found
 
     async def open(self, new: Sequence[NewReplica], now: datetime) -> None:
-        """Insert replicas; their sessions are created afterwards."""
+        """Insert replicas before their sessions are created."""
         async with self._db.write() as tx:
             await tx.execute(
                 endpoint_replicas.insert(),
@@ -189,7 +187,7 @@ class ReplicaStore:
         now: datetime,
         reason: Mapping[str, Any] | None = None,
     ) -> None:
-        """Set the phase of replicas that have not ended, and their reason if it is given."""
+        """Set the phase, and the reason if given, of replicas that have not ended."""
         if not ids:
             return
         values: dict[str, Any] = {"phase": phase, "changed_at": now}
@@ -207,10 +205,10 @@ class ReplicaStore:
     async def drain(
         self, replica_id: str, reason: Mapping[str, Any], now: datetime, replaced: Collection[str]
     ) -> bool | None:
-        """Let a replica end when it has no more requests; return whether anything has changed.
+        """Drain a replica, so that it ends after its last request; return whether it has changed.
 
-        The reason of a replica that is already draining is replaced if its code is one of
-        ``replaced``. Return None if the replica neither serves nor is draining.
+        The reason of a draining replica is replaced if its code is in ``replaced``. Return None if
+        the replica is neither ready nor draining.
         """
         this = endpoint_replicas.c.id == replica_id
         rows = sa.select(endpoint_replicas.c.phase, endpoint_replicas.c.reason).where(this)
@@ -230,7 +228,7 @@ class ReplicaStore:
             return True
 
     async def ready(self, replica_id: str, url: str, now: datetime) -> None:
-        """Record that a replica passed its health check at ``url``, and forget former failures."""
+        """Record that a replica passed its health check at ``url``, and reset former failures."""
         async with self._db.write() as tx:
             changed = await tx.execute(
                 sa.update(endpoint_replicas)
@@ -248,7 +246,7 @@ class ReplicaStore:
     async def unhealthy(
         self, ids: Collection[str], now: datetime, reason: Mapping[str, Any] | None = None
     ) -> None:
-        """Let replicas that cannot be used now pass their health check again."""
+        """Require unusable replicas to pass their health check again."""
         if not ids:
             return
         async with self._db.write() as tx:
@@ -265,7 +263,7 @@ class ReplicaStore:
                 await bump_routes(tx)
 
     async def set_url(self, replica_id: str, url: str, now: datetime) -> None:
-        """Store where a replica listens; a restarted server must pass its health check again."""
+        """Store the URL of a replica; a restarted server must pass its health check again."""
         started = (
             endpoint_replicas.c.id == replica_id,
             endpoint_replicas.c.phase.in_(LIVE_PHASES),
@@ -286,7 +284,7 @@ class ReplicaStore:
             await bump_routes(tx)
 
     async def revision_of(self, replica_id: str) -> tuple[str, Mapping[str, Any]] | None:
-        """Return id and settings of the revision of a replica; None if the replica is unknown."""
+        """Return the id and settings of a replica's revision; None if the replica is unknown."""
         rows = (
             sa.select(endpoint_revisions.c.id, endpoint_revisions.c.settings)
             .join_from(
@@ -310,7 +308,7 @@ class ReplicaStore:
     ) -> bool:
         """Store the weights and the end of a rollout; return whether the endpoint is unchanged.
 
-        If its version has changed since it was read, nothing is stored.
+        If the version of the endpoint has changed since it was read, nothing is stored.
         """
         changes: dict[str, Any] = {"weights": dict(weights)}
         if outcome is Outcome.COMPLETED:
@@ -338,13 +336,13 @@ class ReplicaStore:
     async def fail(
         self, row: EndpointRow, replica: ReplicaRow, problem: Mapping[str, Any], now: datetime
     ) -> None:
-        """Stop a replica that has failed; count it if it is of the target revision."""
+        """Stop a failed replica; count the failure if the replica has the target revision."""
         await self._stop(row, replica, problem, now, 1)
 
     async def postpone(
         self, row: EndpointRow, replica: ReplicaRow, problem: Mapping[str, Any], now: datetime
     ) -> None:
-        """Give up a replica that cannot be created now; another one is created later."""
+        """Give up a replica that cannot be created now; another replica is created later."""
         await self._stop(row, replica, problem, now, 0)
 
     async def _stop(
@@ -378,7 +376,7 @@ class ReplicaStore:
             await bump_routes(tx)
 
     async def forget_failures(self, ids: Collection[str]) -> None:
-        """Reset the failures of endpoints that serve with all their replicas."""
+        """Reset the failures of endpoints with all replicas ready."""
         if not ids:
             return
         async with self._db.write() as tx:
@@ -389,7 +387,7 @@ class ReplicaStore:
             )
 
     async def delete_endpoint(self, endpoint_id: str) -> None:
-        """Delete an endpoint that is being deleted and whose replicas have all ended."""
+        """Delete an endpoint in deletion after all its replicas have ended."""
         remaining = sa.select(endpoint_replicas.c.id).where(
             endpoint_replicas.c.endpoint_id == endpoint_id, _NOT_ENDED
         )
@@ -402,14 +400,14 @@ class ReplicaStore:
             await bump_routes(tx)
 
     async def live_gateways(self, now: datetime) -> set[str]:
-        """Return the gateways that report."""
+        """Return the live gateways."""
         rows = sa.select(gateways.c.id).where(reports_at(now))
         async with self._db.read() as tx:
             return set(await tx.scalars(rows))
 
     async def clean_up(self, now: datetime, before: datetime, kept: int) -> None:
-        """Delete replicas that ended before ``before``, or are not among the ``kept`` last ended
-        ones of their endpoint; old changes of replicas; and gateways that have stopped.
+        """Delete stopped gateways, old changes of replicas, replicas that ended before ``before``,
+        and all but the last ``kept`` ended replicas of each endpoint.
         """
         numbered = (
             sa.select(
@@ -451,7 +449,7 @@ class ReplicaStore:
 
 
 async def _record_phases(tx: AsyncConnection, ids: Collection[str], now: datetime) -> None:
-    """Record the phases of those replicas whose phase has changed at ``now``."""
+    """Record the phases of replicas with a phase change at ``now``."""
     replicas, changes = endpoint_replicas, endpoint_replica_changes
     changed = sa.select(replicas.c.id, replicas.c.changed_at, replicas.c.phase, replicas.c.reason)
     changed = changed.where(replicas.c.id.in_(sorted(ids)), replicas.c.changed_at == now)

@@ -1,4 +1,4 @@
-"""Number that changes with everything that gateways receive, so that they notice every change."""
+"""Version number of the routing data, with which gateways detect changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAME = "gateway-routes"
 
 
 async def bump_routes(tx: AsyncConnection) -> None:
-    """Increment the number; call it in the transaction of the change."""
+    """Increment the version; call this in the transaction of the change."""
     insert = (postgresql if tx.dialect.name == "postgresql" else sqlite).insert(counters)
     await tx.execute(
         insert.values(name=_NAME, value=1).on_conflict_do_update(

@@ -69,7 +69,7 @@ class EndpointRow:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether its first revision has failed."""
+        """Whether the first revision of the endpoint has failed."""
         return self.active_revision_id is None and self.target_outcome == Outcome.FAILED
 
 
@@ -87,7 +87,7 @@ def _count_in(phase: Phase) -> sa.ScalarSelect[int]:
     )
 
 
-# As ``refusal`` in ``manager/accounts/callers.py``.
+# Same condition as ``refusal`` in ``manager/accounts/callers.py``.
 IS_OWNER_ACTIVE = (users.c.status == "active") & (
     domains.c.is_active | (users.c.role == Role.SUPERADMIN)
 )
@@ -136,8 +136,8 @@ def endpoint_row(*, owner_role: str, is_owner_active: bool, **columns: Any) -> E
 
 
 def visible_rows(visible: Visibility) -> sa.Select[Any]:
-    """Return the query of the visible endpoints; those of ``visible.owner_id`` are always visible,
-    also after this user has left their project.
+    """Return the query of the visible endpoints. Endpoints of ``visible.owner_id`` are visible even
+    if this user has left their project.
     """
     conditions: list[sa.ColumnElement[bool]] = []
     if visible.domain is not None:

@@ -36,7 +36,7 @@ _LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class NewScaling:
-    """A number of replicas for the endpoint that had ``version`` and ``former`` replicas."""
+    """A new number of replicas for an endpoint that had ``version`` and ``former`` replicas."""
 
     id: str
     endpoint_id: str
@@ -66,13 +66,13 @@ class ReplicaKernel:
 
 
 class ScalingStore:
-    """Each public method is one transaction."""
+    """Reads and writes loads and scaling decisions. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def loads(self, now: datetime) -> dict[str, int]:
-        """Return the loads by endpoint of the gateways that report; without those of 0."""
+        """Return the loads from live gateways by endpoint, without loads of 0."""
         rows = (
             sa.select(gateway_loads.c.endpoint_id, sa.func.sum(gateway_loads.c.load).label("load"))
             .join_from(gateway_loads, gateways, gateway_loads.c.gateway_id == gateways.c.id)
@@ -90,7 +90,7 @@ class ScalingStore:
         found = (
             sa.select(endpoints.c.id, endpoints.c.version)
             .where(endpoints.c.id.in_(sorted(each.endpoint_id for each in changes)))
-            # The order in which reports lock endpoints, too.
+            # Use the same lock order as reports of gateways.
             .order_by(endpoints.c.id)
             .with_for_update()
         )
@@ -133,7 +133,7 @@ class ScalingStore:
             return await _LISTING.page(tx, rows, query, make)
 
     async def add_loads(self, samples: Sequence[NewLoad], at: datetime, before: datetime) -> None:
-        """Store samples of the load, and delete those from before ``before``.
+        """Store load samples, and delete samples from before ``before``.
 
         A sample that another manager stores concurrently is kept.
         """
@@ -159,7 +159,7 @@ class ScalingStore:
             await tx.execute(sa.delete(endpoint_loads).where(endpoint_loads.c.at < before))
 
     async def load_points(self, endpoint_id: str, since: datetime) -> list[LoadPoint]:
-        """Return the samples of an endpoint since then, the oldest first."""
+        """Return the load samples of an endpoint from ``since`` on, oldest first."""
         shown = [column for column in endpoint_loads.columns if column.name != "endpoint_id"]
         rows = (
             sa.select(*shown)
@@ -182,7 +182,7 @@ class ScalingStore:
             return records(ReplicaKernel, await tx.execute(rows))
 
     async def clean_up(self, kept: int = SCALINGS_KEPT) -> None:
-        """Delete all but the ``kept`` last changes of each endpoint."""
+        """Delete all but the last ``kept`` changes of each endpoint."""
         numbered = sa.select(
             endpoint_scalings.c.id,
             sa.func.row_number()

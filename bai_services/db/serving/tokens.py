@@ -34,7 +34,7 @@ _SHOWN = [
     for column in endpoint_tokens.columns
     if column.name not in ("digest", "endpoint_id", "user_id")
 ]
-# Tokens of the chat page are not listed, and do not count for the limits of owners.
+# Tokens of the chat page are not listed and do not count toward the limits of owners.
 _IS_LISTED = endpoint_tokens.c.user_id.is_(None)
 _LISTING = Listing(
     columns={
@@ -46,7 +46,7 @@ _LISTING = Listing(
 
 
 class TokenStore:
-    """Each public method is one transaction."""
+    """Reads and writes tokens of endpoints. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -68,7 +68,8 @@ class TokenStore:
         """
         endpoint_id = values["endpoint_id"]
         async with self._db.write() as tx:
-            # Lock the owner: of two concurrent creations, the second must count the first.
+            # Lock the owner: of two concurrent creations, the second must count the token of the
+            # first.
             owner = sa.select(endpoints.c.owner_id).where(endpoints.c.id == endpoint_id)
             await tx.execute(
                 sa.select(users.c.id)
@@ -112,7 +113,7 @@ class TokenStore:
         Raises
         ------
         RateLimited
-            If the user has too many of these tokens for this endpoint.
+            If the user has too many chat-page tokens for this endpoint.
         Conflict
             If the user is no longer active.
         """
@@ -159,7 +160,7 @@ class TokenStore:
             await record(tx, audit)
 
     async def clean_up(self, now: datetime) -> None:
-        """Delete tokens that have expired long ago."""
+        """Delete tokens that expired long ago."""
         async with self._db.write() as tx:
             await tx.execute(
                 sa.delete(endpoint_tokens).where(

@@ -22,7 +22,7 @@ from ..tables.sessions import sessions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """A trial with the state of its session; ``status`` is None if there is no such session."""
+    """A trial with the state of its session; ``status`` is None without a session."""
 
     id: str
     created_at: datetime
@@ -55,7 +55,7 @@ _ROWS = (
 
 
 class TrialStore:
-    """Each public method is one transaction."""
+    """Reads and writes trials. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -100,7 +100,7 @@ class TrialStore:
         return found[0]
 
     async def live(self) -> list[TrialRow]:
-        """Return the trials that have not ended, the oldest first."""
+        """Return the trials that have not ended, oldest first."""
         rows = _ROWS.where(endpoint_trials.c.ended_at.is_(None))
         async with self._db.read() as tx:
             order = (endpoint_trials.c.created_at, endpoint_trials.c.id)
@@ -125,7 +125,7 @@ class TrialStore:
             )
 
     async def unended_sessions(self, ended: Sequence[Status]) -> list[str]:
-        """Return the sessions of ended trials whose status is not one of ``ended``."""
+        """Return the sessions of ended trials with a status that is not in ``ended``."""
         rows = (
             sa.select(sessions.c.id)
             .join_from(endpoint_trials, sessions, endpoint_trials.c.id == sessions.c.id)
@@ -139,14 +139,14 @@ class TrialStore:
         await self._update(trial_id, {"url": url})
 
     async def revision_of(self, trial_id: str) -> tuple[str, Mapping[str, Any]] | None:
-        """Return id and settings of a trial, used as those of a revision; None if not found."""
+        """Return the id and settings of a trial in place of a revision; None if not found."""
         rows = sa.select(endpoint_trials.c.id, endpoint_trials.c.settings)
         async with self._db.read() as tx:
             found = (await tx.execute(rows.where(endpoint_trials.c.id == trial_id))).one_or_none()
             return None if found is None else (found.id, found.settings)
 
     async def clean_up(self, before: datetime) -> None:
-        """Delete trials that ended before ``before``, and all but the latest of each owner."""
+        """Delete trials that ended before ``before``, and all but each owner's latest trials."""
         numbered = (
             sa.select(
                 endpoint_trials.c.id,

@@ -125,8 +125,8 @@ class DeadlineStore:
             ]
 
 
-# Sessions whose policy has an idle timeout, and whose last activity report is recent. Without a
-# recent report, it is unknown whether a session is idle.
+# Sessions with an idle timeout of the policy and a recent activity report. Without a recent report,
+# it is unknown whether a session is idle.
 _IDLE_CANDIDATES = (
     sa.select(
         sessions.c.id,

@@ -58,9 +58,9 @@ class DependencyStore:
         self._db = database
 
     async def pending_with_failed_dependency(self) -> list[tuple[str, Dependency]]:
-        """Return (session id, failed dependency) for each pending session that has one.
+        """Return (session id, failed dependency) for each pending session with a failed dependency.
 
-        If several dependencies of a session have failed, only one of them is returned.
+        For a session with several failed dependencies, only one is returned.
         """
         is_failed = _awaited.c.status.in_(sorted(ENDED)) & sa.not_(
             (_awaited.c.status == Status.TERMINATED) & (_awaited.c.result == Result.SUCCESS)
@@ -74,10 +74,10 @@ class DependencyStore:
             return list({row.session_id: _dependency(row) for row in rows}.items())
 
     async def graph(self, session_id: str) -> Graph:
-        """Return a session, and the sessions connected with it by dependencies in either direction.
+        """Return a session, and the sessions connected to it by dependencies in either direction.
 
-        The connection may be indirect. The graph has at most ``GRAPH_LIMIT`` sessions: the session
-        itself and those with the shortest connection.
+        Indirect connections count. The graph has at most ``GRAPH_LIMIT`` sessions; sessions with
+        the shortest connections are preferred.
         """
         pairs: set[tuple[str, str]] = set()
         # A dictionary keeps the order in which a breadth-first search finds the sessions.
@@ -108,7 +108,7 @@ async def write(tx: AsyncConnection, owner_id: str, pairs: Sequence[tuple[str, s
     Raises
     ------
     NotFound
-        If a dependency does not exist, or has another owner.
+        If a dependency does not exist or has another owner.
     Conflict
         If a dependency has ended without success.
     """

@@ -1,4 +1,4 @@
-"""Store of elastic sessions: the input of the decision about their sizes."""
+"""Store of elastic sessions: reads the input for decisions about their sizes."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from ..tables.resizes import elastic_sessions, session_resizes
 from ..tables.sessions import allocations, kernels, sessions
 from .resizes import read_withheld
 
-# Pending sessions of a group that are considered, in the order of the queue: those that wait for
-# resources, and those that wait for a quota.
+# Maximum number of pending sessions of a group to consider, in queue order: sessions that wait for
+# resources, and sessions that wait for a quota.
 _MAX_WAITING = 100
-# Free memory that an elastic session keeps when it shrinks, as a fraction of the memory it uses.
+# Free memory that a shrinking elastic session keeps, as a fraction of its used memory.
 _MEMORY_RESERVE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class ResizedAt:
-    """The state of the last resize of an elastic session, and when it ended or was requested."""
+    """State of the last resize of an elastic session, and the time of its end or request."""
 
     state: ResizeState
     at: datetime
@@ -50,7 +50,7 @@ class ResizedAt:
 
 @dataclass(frozen=True, slots=True)
 class ElasticGroup:
-    """A resource group with elastic sessions, and the input of the decision about their sizes."""
+    """A resource group with elastic sessions, and the input for decisions about their sizes."""
 
     name: str
     sessions: Sequence[ElasticSession]
@@ -121,7 +121,7 @@ class ElasticStore:
             devices = await _devices_of(tx, [row.id for row in rows])
             waiting = await _waiting(tx, sorted(of_group))
             states = await read_groups(tx)
-            # Sessions that would grow on an agent that is reserved for others.
+            # Sessions that must not grow, because their agent is reserved for others.
             withheld = await read_withheld(tx, [row.id for row in rows], now)
             return [
                 await _group(
@@ -144,7 +144,7 @@ async def _group(
     waiting: Sequence[PendingSession],
     now: datetime,
 ) -> ElasticGroup:
-    """Return the input of the decision; ``sized``: rows, each with whether it must not grow."""
+    """Return the input for a decision; ``sized``: rows, with a flag if growth is forbidden."""
     agents = await read_agents(tx, [state.name])
     ids = {agent.id for agent in agents}
     elastic = [
@@ -181,7 +181,7 @@ def _session(row: Any, devices: Mapping[str, str]) -> ElasticSession:
     minimum = row.minimum
     used = (row.usage or {}).get("mem_bytes")
     if isinstance(used, int) and MEM in minimum:
-        # Memory in use cannot be taken away.
+        # Used memory cannot be released.
         least = min(row.requested_slots.get(MEM, 0), int(used * (1 + _MEMORY_RESERVE)))
         minimum = ResourceSlots({**minimum, MEM: max(minimum[MEM], least)})
     return ElasticSession(
@@ -227,7 +227,7 @@ def _waiting_session(pending: PendingSession, agents: Sequence[AgentState]) -> W
 
 
 async def _waiting(tx: AsyncConnection, groups: Sequence[str]) -> dict[str, list[PendingSession]]:
-    """Return the pending sessions of each group that wait for capacity, in order."""
+    """Return the pending sessions of each group that wait for capacity, in queue order."""
     ids: dict[str, list[str]] = {}
     for group in groups:
         rows = {
@@ -242,12 +242,12 @@ async def _waiting(tx: AsyncConnection, groups: Sequence[str]) -> dict[str, list
 
 
 def _in_queue(row: Any) -> tuple[bool, int, int]:
-    """Sort sessions without a position last."""
+    """Return the sort key of the queue; sessions without a position come last."""
     return row.position is None, row.position or 0, row.sequence
 
 
 async def _devices_of(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the device of each share slot of sessions."""
+    """Return, by session, the device of each share slot."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
     for start in range(0, len(ids), CHUNK):
         for row in await tx.execute(_DEVICES, {"ids": ids[start : start + CHUNK]}):

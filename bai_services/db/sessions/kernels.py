@@ -37,14 +37,14 @@ class KernelState:
     role: str = MAIN
     hostname: str = MAIN_HOST
     cluster_size: int = 1
-    # The agent that keeps the home of a stopped session that will run again.
+    # The agent with the home of a stopped session that will run again.
     home_agent_id: str | None = None
-    # Whether the session is being suspended or preempted, so that its home must be kept when it has
-    # stopped.
+    # Whether the session is being suspended or preempted, so that its home must be kept after the
+    # stop.
     is_suspending: bool = False
 
     def keeps_home_on(self, agent_id: str) -> bool:
-        """Return whether this agent must keep the home although no kernel runs there."""
+        """Return whether this agent must keep the session's home although no kernel runs there."""
         if self.status in ENDED:
             return False
         return self.is_suspending or (
@@ -56,8 +56,7 @@ class KernelState:
 class LaunchFacts:
     """Data for a launch plan that the session's row does not contain.
 
-    These are the agent of the main kernel, the labels and the digest of the image, and the owner's
-    role and container uid and gid.
+    The fields describe the agent of the main kernel, the image, and the owner.
     """
 
     agent_id: str
@@ -83,7 +82,7 @@ class KernelAgent:
 # Statuses in which the manager issues a session's launch plan and accepts reports of containers.
 _LAUNCHED = (Status.PREPARED, Status.RUNNING)
 
-# These queries are built once at import, because they run at every start of a session.
+# Built once, at import, because these queries run at every start of a session.
 _OF_SESSION: sa.BindParameter[str] = sa.bindparam("of_session")
 _ON_AGENT = SELECT.where(
     sessions.c.status.in_(sa.bindparam("statuses", expanding=True)),
@@ -112,7 +111,7 @@ _LAUNCH_FACTS = (
     )
     .where(sessions.c.id == _OF_SESSION, kernels.c.role == "main")
 )
-# The uid and gid with which the processes of a session run.
+# The uid and gid of the processes of a session.
 _USER_IDS = (
     sa.select(sessions.c.id, users.c.container_uid.label("uid"), users.c.container_gid.label("gid"))
     .join_from(sessions, users, sessions.c.owner_id == users.c.id)
@@ -162,7 +161,7 @@ class KernelStore:
         self._db = database
 
     async def on_agent(self, agent_id: str, *statuses: Status) -> list[SessionView]:
-        """Return the sessions in these statuses that are placed on an agent, oldest first."""
+        """Return the sessions in ``statuses`` on an agent, oldest first."""
         async with self._db.read() as tx:
             found = await tx.execute(_ON_AGENT, {"of_agent": agent_id, "statuses": statuses})
             return await read_views(tx, [row_of(row) for row in found])
@@ -172,8 +171,8 @@ class KernelStore:
     ) -> list[KernelState]:
         """Store the usage of kernels, by kernel id, from a heartbeat.
 
-        Return the states of all existing kernels that were reported, and of all kernels that should
-        be on the agent.
+        Return the states of all reported kernels that exist, and of all kernels that should be on
+        the agent.
         """
         async with self._db.write() as tx:
             for kernel_id, used in sorted(usage.items()):
@@ -247,9 +246,9 @@ class KernelStore:
             return all(injection is not None for injection in rows.scalars())
 
     async def on_lost_agents(self, before: datetime, *statuses: Status) -> list[str]:
-        """Return the ids of the sessions in these statuses that have a kernel on a lost agent.
+        """Return the ids of the sessions in ``statuses`` with a kernel on a lost agent.
 
-        Only agents that were lost or terminated before the time ``before`` are considered.
+        Only agents that were lost or terminated before ``before`` are considered.
         """
         async with self._db.read() as tx:
             found = await tx.execute(
@@ -298,7 +297,7 @@ class KernelStore:
         return found
 
     async def launch_facts(self, session_id: str) -> LaunchFacts | None:
-        """Return the input of a launch plan, None while the session has no agent."""
+        """Return the input of a launch plan; None while the session has no agent."""
         async with self._db.read() as tx:
             found = await tx.execute(_LAUNCH_FACTS, {"of_session": session_id})
             row = found.mappings().one_or_none()
@@ -318,8 +317,8 @@ class KernelStore:
     ) -> SessionRow | None:
         """Store the containers that the spawner has started, by hostname.
 
-        Return the session, None if it does not exist. The containers are stored only if its status
-        is PREPARED or RUNNING.
+        Return the session, or None if it does not exist. The containers are stored only in the
+        statuses PREPARED and RUNNING.
         """
         async with self._db.write() as tx:
             row = next(iter(await read_by_id(tx, session_id)), None)

@@ -1,4 +1,4 @@
-"""Read the entities that a session request refers to: owner, project, groups, images, presets."""
+"""Read the entities in a session request: owner, project, groups, images, presets."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from ..tables.sessions import allocations, sessions
 class OwnerFacts:
     """The owner of a requested session.
 
-    ``is_active`` is false if the user or the user's domain is not active. ``access_key`` is that of
-    the main keypair; None for an owner without one.
+    ``is_active`` is false if the user or the user's domain is not active. ``access_key`` is the
+    access key of the main keypair, or None.
     """
 
     id: str
@@ -62,7 +62,7 @@ class ProjectFacts:
     domain: str
     is_active: bool
     default_image: str | None
-    # Whether it is a model store.
+    # Whether the project is a model store.
     is_store: bool = False
 
 
@@ -75,7 +75,7 @@ class GroupFacts:
     engine: str
     is_default: bool
     allowed_session_types: Sequence[str]
-    # Notices for users from agents of the group, for example that sessions are not isolated.
+    # Notices for users from the group's agents, for example about missing isolation.
     notices: Sequence[str] = ()
     options: GroupOptions = field(default_factory=GroupOptions)
 
@@ -100,7 +100,7 @@ class PresetFacts:
 
 @dataclass(frozen=True, slots=True)
 class KeypairFacts:
-    """A keypair, and the maximum priority that its policy allows (None: no maximum)."""
+    """A keypair and the maximum priority of its policy (None: no maximum)."""
 
     access_key: str
     is_active: bool
@@ -111,7 +111,7 @@ class KeypairFacts:
 class AdmissionFacts:
     """Caps and usage of a session's scopes, and the agents of its group.
 
-    ``pending``: usage by pending sessions of the scopes that limit them; only if it was requested.
+    ``pending``: usage by pending sessions in scopes that limit them; only if requested.
     """
 
     scopes: tuple[Scope, ...]
@@ -140,7 +140,7 @@ class UsedAmount:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The choices for a session of a user in a project with a keypair.
+    """The choices for a session, given its user, project and keypair.
 
     ``groups`` are the groups that the user may use. ``presets`` are not restricted to these groups.
     ``keypair`` is None if the user has no such keypair.
@@ -181,9 +181,9 @@ class RequestStore:
         )
 
     async def binds_subpaths(self, group: str) -> bool:
-        """Return whether at least one live agent of a group can mount subdirectories of folders.
+        """Return whether a live agent of a group can mount subdirectories of folders.
 
-        True for a group without live agents.
+        Return True for a group without live agents.
         """
         async with self._db.read() as tx:
             values = (await tx.scalars(_BINDS_SUBPATHS, {"of_group": group})).all()
@@ -232,9 +232,9 @@ class RequestStore:
     ) -> Offer:
         """Like ``offer``, but return only the named image, and no notices.
 
-        ``image_and_preset`` holds the image's name or alias and the preset's name. If the image's
-        name is empty, no images are returned. If the preset's name is empty, no presets are
-        returned; otherwise all presets are returned.
+        ``image_and_preset`` holds the image's name or alias and the preset's name. Without an image
+        name, no images are returned. Without a preset name, no presets are returned; otherwise, all
+        presets are returned.
         """
         image, preset = image_and_preset
         async with self._db.read() as tx:
@@ -246,12 +246,12 @@ class RequestStore:
             )
 
     async def keypair(self, user_id: str, access_key: str) -> KeypairFacts | None:
-        """Return a keypair of a user, None if the user has no such keypair."""
+        """Return a keypair of a user; None if the user has no such keypair."""
         async with self._db.read() as tx:
             return await _keypair(tx, user_id, access_key)
 
     async def own_sessions(self, owner_id: str, keys: Sequence[str]) -> dict[str, Dependency]:
-        """Return the owner's session for each key (an id or a name) that has one.
+        """Return the owner's session for each key (an id or a name) with a match.
 
         If several sessions have the name, return the live one, else the newest.
         """
@@ -325,7 +325,7 @@ class RequestStore:
             return await read_agents(tx, [group])
 
 
-# Built once at import, because these queries run for each session that is created.
+# Built once, at import, because these queries run for each new session.
 _OWNERS = sa.select(users, domains.c.is_active.label("is_domain_active")).join_from(
     users, domains, users.c.domain == domains.c.name
 )
@@ -360,7 +360,8 @@ _USED_IN_GROUP = (
         allocations.c.freed_at.is_(None),
         sessions.c.owner_id == sa.bindparam("owner_id"),
         sessions.c.resource_group == sa.bindparam("group"),
-        # Lets the database use an index; sessions in other statuses have no current allocations.
+        # Redundant, so that an index can be used: sessions in other statuses have no current
+        # allocations.
         sessions.c.status.in_(OCCUPYING),
     )
     .group_by(allocations.c.device_id, allocations.c.slot)
@@ -400,7 +401,7 @@ _DEVICE_MODELS = (
     .group_by(devices.c.family, devices.c.model, devices.c.memory_bytes)
     .order_by(devices.c.family, devices.c.model, devices.c.memory_bytes)
 )
-# The column ``facts`` is large, so only its notices are read; most agents have none.
+# Read only the notices, because the column ``facts`` is large; most agents have no notices.
 _NOTICES_OF = agents.c.facts["notices"]
 _NOTICES = (
     sa.select(agents.c.resource_group, _NOTICES_OF.label("texts"))
@@ -415,7 +416,7 @@ _IS_ALLOWED_REGISTRY = sa.or_(
         image_registry_projects.c.project_id == sa.bindparam("of_project"),
     ),
 )
-# Images of a registry object are offered only while it is enabled, and to its projects.
+# Images of a registry are offered only to its projects and while the registry is enabled.
 _IS_OFFERED = images.c.is_active & ~sa.exists().where(
     image_registries.c.host == images.c.registry,
     ~(image_registries.c.is_enabled & _IS_ALLOWED_REGISTRY),

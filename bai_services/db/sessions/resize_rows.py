@@ -39,7 +39,7 @@ async def insert_elastic(tx: AsyncConnection, elastic: Mapping[str, Elasticity])
 async def end_resizes(tx: AsyncConnection, session_id: str, at: datetime) -> ResourceSlots | None:
     """Mark the pending resize of a stopped session, which will start again, as failed.
 
-    Return the size with which it starts: the minimum of an elastic session, or the size before the
+    Return the size for the next start: the minimum of an elastic session, or the size before the
     resize; None: the current size.
     """
     _r = session_resizes.c

@@ -64,7 +64,7 @@ _SPENT_BUDGET = sa.select(project_budgets.c.project_id).where(
     project_budgets.c.project_id == sa.bindparam("of_project"),
     project_budgets.c.blocked_at.is_not(None),
 )
-# Maximum number of pending sessions whose reasons are read.
+# Maximum number of pending sessions with reasons to read.
 _MAX_WAITING = 200
 # A text search avoids parsing the reasons of sessions that wait for something else.
 _WAITING = (
@@ -80,7 +80,7 @@ _WAITING = (
 
 @dataclass(frozen=True, slots=True)
 class RequestedResize:
-    """A resize that was requested; ``session`` has the size that it holds until the resize ends."""
+    """A requested resize; ``session`` has the size during the resize."""
 
     session: SessionRow
     kernel: KernelRow
@@ -93,7 +93,7 @@ AuditOf = Callable[[RequestedResize], AuditEntry]
 
 @dataclass(frozen=True, slots=True)
 class PendingResize:
-    """The work of an agent: a kernel, the number of the resize, and the new amounts."""
+    """A resize for an agent to apply: a kernel, the number of the resize, and the new amounts."""
 
     session_id: str
     kernel_id: str
@@ -117,7 +117,7 @@ class ResizeStore:
         at: datetime,
         audit: AuditOf | None = None,
     ) -> RequestedResize:
-        """Start a resize of a running session, and allocate what it gains.
+        """Start a resize of a running session, and allocate the additional amounts.
 
         ``audit`` returns the audit entry for the resize.
 
@@ -125,8 +125,8 @@ class ResizeStore:
         ------
         Conflict
             If the session is not running, is a cluster session, is being resized, or cannot be
-            resized in this way; or if other sessions wait for the resources that it would gain, its
-            agent is reserved for others, or the budget of its project is spent.
+            resized in this way. For growth, also if other sessions wait for the resources, the
+            agent is reserved for others, or the budget of the project is spent.
         InvalidRequest
             If the session does not have a slot, or an amount is outside the limits of its image.
         QuotaExceeded
@@ -155,10 +155,10 @@ class ResizeStore:
         error: str = "",
         devices: Sequence[Mapping[str, Any]] | None = None,
     ) -> SessionRow | None:
-        """Finish a resize: release what the session loses, or, with ``error``, what it gained.
+        """Finish a resize: release the surplus amounts, or with ``error``, the additional amounts.
 
-        ``devices``: changed values in the descriptions of its devices. Return the session, or None
-        if there is no such pending resize.
+        ``devices``: changed values in the device descriptions. Return the session, or None without
+        such a pending resize.
         """
         async with self._db.write() as tx:
             await tx.execute(_LOCK.where(sessions.c.id == session_id))
@@ -191,13 +191,13 @@ class ResizeStore:
             return await require_by_id(tx, session_id)
 
     async def get(self, session_id: str) -> tuple[SessionResize | None, Elasticity | None]:
-        """Return the last resize of a session, and its sizes if it is elastic."""
+        """Return the last resize of a session, and the sizes of an elastic session."""
         async with self._db.read() as tx:
             resizes, elastic = await read_resizes(tx, [session_id])
             return resizes.get(session_id), elastic.get(session_id)
 
     async def pending_on(self, agent_id: str) -> list[PendingResize]:
-        """Return the resizes whose result an agent has not reported, oldest first."""
+        """Return the resizes without a result from their agent, oldest first."""
         async with self._db.read() as tx:
             rows = (await tx.execute(_PENDING_ON, {"of_agent": agent_id})).all()
             pending = []
@@ -208,7 +208,7 @@ class ResizeStore:
             return pending
 
     async def fail_ended(self, at: datetime) -> int:
-        """Mark the pending resizes of sessions that no longer run as failed; return how many."""
+        """Mark pending resizes of sessions that no longer run as failed; return their number."""
         running = sa.select(sessions.c.id).where(sessions.c.status == Status.RUNNING)
         async with self._db.write() as tx:
             failed = await tx.execute(
@@ -284,7 +284,7 @@ async def _request(
 
 
 async def _read(tx: AsyncConnection, session_id: str) -> tuple[int, SessionResize] | None:
-    """Return the number and the last resize of a session."""
+    """Return the last resize of a session with its number."""
     row = (
         await tx.execute(sa.select(session_resizes).where(_r.session_id == session_id))
     ).one_or_none()
@@ -340,7 +340,7 @@ def _scopes_of(row: SessionRow) -> tuple[Scope, ...]:
 
 
 async def _check_bounds(tx: AsyncConnection, row: SessionRow, wanted: ResourceSlots) -> None:
-    """Raise ``InvalidRequest`` if the amount of a slot that changes is not valid for the image."""
+    """Raise ``InvalidRequest`` if a changed amount is not valid for the image."""
     changed = {slot for slot, n in wanted.items() if n != row.requested_slots.get(slot, 0)}
     image = (
         await tx.execute(
@@ -378,7 +378,7 @@ async def read_withheld(
 ) -> dict[str, HeldAgents]:
     """Return the advance reservation that prevents the growth of each of these running sessions.
 
-    Like the start of a session, its growth is possible before the reservation if it ends in time.
+    A session that ends before the reservation begins may grow, as it may start.
     """
     running = await read_running(tx, ids)
     held = await read_held(tx, {one.group for one in running})
@@ -405,7 +405,7 @@ async def _require_available(
     caps, usage = await read_caps(tx, scopes), await read_usage(tx, scopes)
     raise_if_violated(_violations(caps, more, usage))
     found = await tx.scalars(_WAITING, {"of_group": row.resource_group})
-    # Waiting sessions come before the growth of others.
+    # Waiting sessions take precedence over growth.
     waiting = sum(1 for reasons in found if waits_for_capacity(reasons))
     if waiting:
         raise Conflict(
@@ -440,7 +440,7 @@ def _free(agent: AgentState, slot: str, device_id: str | None) -> int:
 def _violations(
     caps: Mapping[Scope, ScopeCaps], more: ResourceSlots, usage: Mapping[Scope, Mapping[str, int]]
 ) -> list[Violation]:
-    """Return a violation of each cap that more resources of a session would exceed."""
+    """Return a violation of each cap that ``more`` resources would exceed."""
     exceeded = []
     for scope, scope_caps in caps.items():
         for slot, amount in more.items():

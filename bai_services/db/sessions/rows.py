@@ -37,7 +37,7 @@ from .time_limits import (
     read_time_limits,
 )
 
-# Maximum number of characters of a kernel's output that are stored when the kernel ends.
+# Maximum number of characters that are stored of the output of an ended kernel.
 LOG_LIMIT = 256 * 1024
 
 
@@ -47,7 +47,7 @@ class SessionRow(ResolvedSpec):
 
     sequence: int
     owner: str
-    # The owner's current role and domain; ``domain`` is the one that the session is charged to.
+    # The owner's current role and domain; ``domain`` is the domain to which the session is charged.
     owner_role: Role
     owner_domain: str
     project: str
@@ -156,8 +156,8 @@ _KERNEL_COLUMNS = [kernels.c[f.name] for f in fields(KernelRow)]
 def _select(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """Return a select of sessions, joined with their owners and projects.
 
-    Every session has an owner and a project. The joins are outer joins nevertheless, because
-    databases omit unused outer joins.
+    Every session has an owner and a project. Outer joins are used because databases omit them if
+    they are not needed.
     """
     with_owner = sessions.outerjoin(users, sessions.c.owner_id == users.c.id)
     with_project = with_owner.outerjoin(projects, sessions.c.project_id == projects.c.id)
@@ -165,7 +165,7 @@ def _select(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 
 SELECT = _select(*_COLUMNS)
-# For a list, the ids of a page are selected first, because the indexes contain the ids.
+# For a page of a list, select the ids first, because indexes contain the ids.
 SELECT_ID = _select(sessions.c.id)
 
 # Built at import, because building these statements takes several times as long as running them.
@@ -255,7 +255,7 @@ def row_of(values: Sequence[Any]) -> SessionRow:
 
 
 async def read_by_id(tx: AsyncConnection, session_id: str) -> list[SessionRow]:
-    """Return a list with the session with this id, or an empty list."""
+    """Return the session with this id in a list, or an empty list."""
     return [row_of(row) for row in await tx.execute(_BY_ID, {"session_id": session_id})]
 
 

@@ -1,4 +1,4 @@
-"""Steps of creating sessions; ``SessionStore.enqueue_all`` runs them in one transaction."""
+"""Steps of the creation of sessions, for the transaction of ``SessionStore.enqueue_all``."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ class NewSession(ResolvedSpec):
     kernel_id: str
     # Ids of the kernels sub1, sub2 … of a cluster session.
     sub_kernel_ids: tuple[str, ...] = ()
-    # Ids of the owner's sessions on which this one depends; they may be created in the same call.
+    # Ids of the owner's sessions on which this session depends; they may be created in the same
+    # call.
     dependencies: tuple[str, ...] = ()
-    # The sizes between which the manager resizes the session, None: it keeps its size.
+    # The sizes between which the manager resizes the session; None: the size is fixed.
     elasticity: Elasticity | None = None
     # Whether to use a live session with this name even if its specification differs.
     reuse: bool = False
@@ -78,7 +79,7 @@ async def next_sequences(tx: AsyncConnection, count: int) -> range:
     return range(int(last or 0) - count + 1, int(last or 0) + 1)
 
 
-# Built once at import, because the query runs whenever sessions are created.
+# Built once, at import, because the query runs at each creation of sessions.
 _CONFLICTING = SELECT.where(
     sa.or_(
         sessions.c.owner_id.in_(sa.bindparam("owners", expanding=True))
@@ -93,7 +94,7 @@ _CONFLICTING = SELECT.where(
 async def existing_sessions(
     tx: AsyncConnection, new_sessions: Sequence[NewSession]
 ) -> dict[str, SessionRow]:
-    """Return the live sessions to use instead of new ones, by the id of the new session.
+    """Return the live sessions to use instead of new sessions, by the id of the new session.
 
     Raises
     ------
@@ -147,8 +148,7 @@ def _server_conflict(row: SessionRow) -> AlreadyExists:
 
 
 async def check_pending(tx: AsyncConnection, new_sessions: Sequence[NewSession]) -> None:
-    """Raise ``QuotaExceeded`` if new sessions of one keypair would exceed a cap on pending
-    sessions.
+    """Raise ``QuotaExceeded`` if new sessions of a keypair exceed a cap on pending sessions.
 
     The check is exact, because creations are serialized (``next_sequences``).
     """
@@ -244,7 +244,7 @@ async def insert(
 async def open_callbacks(
     tx: AsyncConnection, new_sessions: Sequence[NewSession], at: datetime
 ) -> None:
-    """Insert the delivery state of the sessions that have a callback URL."""
+    """Insert the callback delivery state of sessions with a callback URL."""
     callbacks = [{"session_id": new.id, "next_at": at} for new in new_sessions if new.callback_url]
     if callbacks:
         await tx.execute(sa.insert(session_callbacks), callbacks)
@@ -255,8 +255,8 @@ def resolve_dependencies(
 ) -> list[tuple[str, str]]:
     """Return pairs (session id, id of its dependency).
 
-    If ``existing`` has a session to use instead of a dependency, the pair contains the id of that
-    session.
+    If ``existing`` replaces a dependency with an existing session, the pair contains that session's
+    id.
     """
     return [
         (new.id, existing[key].id if key in existing else key)

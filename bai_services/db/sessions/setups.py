@@ -1,4 +1,4 @@
-"""Store of session setups and of the secrets that sessions have received."""
+"""Store of session setups, and of the secrets given to sessions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Part = TypeVar("Part", Variable, Dotfile, BootstrapScript)
 
 @dataclass(frozen=True, slots=True)
 class SetupOwner:
-    """The user or project that a setup belongs to."""
+    """The user or project of a setup."""
 
     kind: Literal["user", "project"]
     id: str
@@ -41,7 +41,10 @@ class SetupOwner:
 
 
 class SetupStore:
-    """Each public method is one transaction. Values of secret variables stay encrypted."""
+    """Reads and writes session setups.
+
+    Each public method is one transaction. Values of secret variables stay encrypted.
+    """
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -55,8 +58,8 @@ class SetupStore:
     ) -> Mapping[tuple[str, str], tuple[Setup, Setup]]:
         """Return the setups of the project and of the owner for each (owner id, project id).
 
-        The setup of a project is reduced to the part that applies to the owner; it does not apply
-        to an owner who is no longer a member.
+        The setup of a project contains only the part that applies to the owner; it is empty for an
+        owner who is no longer a member.
         """
         users_of = [SetupOwner("user", owner_id) for owner_id, _ in owners]
         projects_of = [SetupOwner("project", project_id) for _, project_id in owners]
@@ -90,7 +93,8 @@ class SetupStore:
         """
         table = users if owner.kind == "user" else projects
         async with self._db.write() as tx:
-            # Lock the owner: of two concurrent changes, the second must see the first.
+            # Lock the owner: of two concurrent changes, the second must see the result of the
+            # first.
             lock = sa.select(table.c.id).where(table.c.id == owner.id).with_for_update()
             if await tx.scalar(lock) is None:
                 raise NotFound(f"the {owner.kind} does not exist")
@@ -104,7 +108,7 @@ class SetupStore:
         return new
 
     async def keep_secrets(self, session_id: str, encrypted: str) -> str:
-        """Store the secrets of a session unless some are stored; return the stored ones."""
+        """Store the secrets of a session, unless secrets are stored; return the stored secrets."""
         async with self._db.write() as tx:
             stored = await _secrets_of(tx, session_id)
             if stored is None:
@@ -114,14 +118,14 @@ class SetupStore:
         return stored or encrypted
 
     async def secrets_of(self, session_id: str) -> str | None:
-        """Return the encrypted secrets of a session; None if it has none."""
+        """Return the encrypted secrets of a session; None without secrets."""
         async with self._db.read() as tx:
             return await _secrets_of(tx, session_id)
 
     async def remove_secrets(self, before: datetime, limit: int) -> int:
-        """Remove the secrets of sessions that ended before a time, at most of ``limit`` sessions.
+        """Remove the secrets of at most ``limit`` sessions that ended before a time.
 
-        Return their number. The logs of these sessions are already masked.
+        Return the number of sessions. Their logs are already masked.
         """
         old = (
             sa.select(session_secrets.c.session_id)
@@ -182,7 +186,7 @@ def _to_row(setup: Setup) -> dict[str, Any]:
     return {
         "variables": [_to_json(one) for one in setup.variables],
         "dotfiles": [_to_json(one) for one in setup.dotfiles],
-        # Not None, which SQLAlchemy would store as the JSON text "null".
+        # Not None, because SQLAlchemy would store it as the JSON text "null".
         "bootstrap": sa.null() if setup.bootstrap is None else _to_json(setup.bootstrap),
     }
 

@@ -55,7 +55,7 @@ AuditOf = Callable[[Sequence[NewSession]], AuditEntry]
 
 
 def visible_to(visible: Visibility) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions that restrict a select of sessions to what a caller may see."""
+    """Return the conditions that restrict a select to the sessions that a caller may see."""
     conditions: list[sa.ColumnElement[bool]] = []
     if visible.domain is not None:
         conditions.append(sessions.c.domain == visible.domain)
@@ -135,7 +135,7 @@ class SessionStore:
         facts: TransitionValues | None = None,
         expected: Status | None = None,
     ) -> Transition:
-        """Apply an event to a session; release its resources if it needs none in the new status.
+        """Apply an event to a session; release its resources if the new status needs no resources.
 
         The row is written by compare-and-set; after a concurrent change, it is read again. Do not
         pass ``Event.PLACED``, which ``QueueStore.commit`` applies.
@@ -168,16 +168,16 @@ class SessionStore:
         return moved
 
     async def end_instead_of_return(self, session_id: str) -> bool:
-        """Make a session that is being preempted or suspended end, instead of running again.
+        """End a session that is being preempted or suspended, so that it does not run again.
 
-        Return False if it would not run again anyway.
+        Return False if the session would not run again.
         """
         update = sa.update(sessions).where(
             sessions.c.id == session_id,
             sessions.c.status == Status.TERMINATING,
         )
         async with self._db.write() as tx:
-            # Lock the session: its end reads the suspension in the transaction of the transition.
+            # Lock the session, because the transition at its end reads the suspension.
             found = await tx.execute(update.values(sequence=sessions.c.sequence))
             if found.rowcount == 0:
                 return False
@@ -198,11 +198,11 @@ class SessionStore:
             return await require_by_id(tx, session_id)
 
     async def find_by_key(self, key: str, visible: Visibility, owner_id: str | None) -> SessionRow:
-        """Return the visible session with the id ``key``, else the one with the name ``key``.
+        """Return the visible session with the id ``key``, else a session with the name ``key``.
 
-        The name is searched among the visible sessions of ``owner_id``. If none of them has it, the
-        name is searched among all visible sessions. If any match is live, only live matches count.
-        If several sessions of one owner match, the newest is returned.
+        The name is searched first among the visible sessions of ``owner_id``, then among all
+        visible sessions. If any match is live, only live matches count. If several sessions of one
+        owner match, the newest is returned.
 
         Raises
         ------
@@ -261,7 +261,7 @@ class SessionStore:
             return ids.with_items(await read_views(tx, [rows[key] for key in ids.items]))
 
     async def in_status(self, *statuses: Status) -> list[SessionRow]:
-        """Return every session in one of these statuses, oldest first."""
+        """Return every session in one of ``statuses``, oldest first."""
         async with self._db.read() as tx:
             return await read_rows(tx, sessions.c.status.in_(statuses))
 
@@ -335,7 +335,7 @@ class SessionStore:
         return row
 
     async def leave_start_to_manager(self, session_id: str) -> SessionRow:
-        """Make the manager, instead of the Hub, start a session; idempotent."""
+        """Record that the manager, instead of the Hub, starts a session; idempotent."""
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(sessions)
@@ -345,7 +345,7 @@ class SessionStore:
             return await require_by_id(tx, session_id)
 
     async def is_suspending(self, session_id: str) -> bool:
-        """Return whether a session is stopping, or has stopped, but will run again."""
+        """Return whether a session is stopping or has stopped, and will run again."""
         phase = (
             sa.select(session_suspensions.c.phase)
             .where(session_suspensions.c.session_id == session_id)
@@ -378,7 +378,7 @@ class SessionStore:
             return [StatusChange(**row) for row in rows.mappings()]
 
     async def log(self, session_id: str, hostname: str = MAIN_HOST) -> str:
-        """Return the stored output of one kernel; empty if none is stored."""
+        """Return the stored output of one kernel, or ""."""
         async with self._db.read() as tx:
             text = await tx.scalar(
                 sa.select(kernels.c.log).where(
@@ -398,7 +398,8 @@ async def _create(
     tx: AsyncConnection, new_sessions: Sequence[NewSession], at: datetime
 ) -> dict[str, tuple[SessionRow, bool]]:
     """Insert sessions of one owner; return the row for each id, and whether it is new."""
-    # Before the counter, so that a creation that waits for the owner does not delay others.
+    # Lock the owner before the counter, so that a creation that waits for the owner does not delay
+    # others.
     await lock_active_in(tx, new_sessions[0].owner_id, new_sessions[0].domain)
     # Updating the counter serializes all creations, so the following checks are exact.
     sequences = await session_insert.next_sequences(tx, len(new_sessions))

@@ -14,7 +14,7 @@ from ..sqlite_driver import LONG
 from ..tables.sessions import kernels, sessions
 
 _HAS_ENDED = sessions.c.live_name.is_(None)
-# The newest session first, and its kernels by name.
+# Newest session first; kernels of a session by name.
 _ORDER = (sessions.c.created_at, sessions.c.id, kernels.c.hostname)
 
 
@@ -38,7 +38,7 @@ class LogPosition:
 
 
 class StoredLogStore:
-    """Each public method is one transaction."""
+    """Reads and writes stored logs. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -46,9 +46,9 @@ class StoredLogStore:
     async def page(
         self, owner_id: str, after: LogPosition | None, limit: int
     ) -> Sequence[StoredLog]:
-        """Return the logs of a user's ended sessions, the newest session first.
+        """Return the logs of a user's ended sessions, newest session first.
 
-        ``after`` is the last log of the previous page; nothing follows an unknown one.
+        ``after`` is the last log of the previous page; the result is empty for an unknown log.
         """
         chosen = (
             sa.select(
@@ -79,12 +79,12 @@ class StoredLogStore:
     async def remove(self, before: datetime, limit: int) -> int:
         """Remove at most ``limit`` logs of sessions that ended before ``before``.
 
-        Return the number of removed logs. Running sessions are not affected, however old they are.
+        Return the number of removed logs. Running sessions of any age are not affected.
         """
         old = (
             sa.select(kernels.c.id)
             .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
-            # Implied by the next condition; added because there is an index for it.
+            # Implied by the next condition; added so that an index can be used.
             .where(kernels.c.log.is_not(None), kernels.c.created_at < before)
             .where(_HAS_ENDED, sessions.c.terminated_at < before)
             .order_by(kernels.c.created_at)

@@ -27,7 +27,7 @@ _KEEP_HOME = (
     .where(
         sessions.c.id == _ID,
         sessions.c.type == "interactive",
-        # The kernels of other sessions may be on several agents.
+        # Sessions of other types may have kernels on several agents.
         sessions.c.cluster_size == 1,
     )
     .values(home_agent_id=_AGENT_OF_MAIN)
@@ -58,10 +58,10 @@ _STOP_OPEN = _UPDATE.where(
 async def end_of_stop(
     tx: AsyncConnection, session_id: str, event: Event
 ) -> tuple[Event, CodedText | None]:
-    """Return the event for a session that is TERMINATING and whose kernels have ended.
+    """Return the event for a TERMINATING session after all its kernels have ended.
 
-    If the session is being suspended or requeued, this is ``SUSPENDED`` with a text for users;
-    otherwise it is ``event``. A session that was preempted while it was being suspended does not
+    If the session is being suspended or requeued, the result is ``SUSPENDED`` with a text for
+    users; otherwise, it is ``event``. A session that was preempted during a suspension does not
     return to the queue.
     """
     if event not in (Event.EXITED, Event.FAILED, Event.ABORTED, Event.REQUEUED):
@@ -73,7 +73,7 @@ async def end_of_stop(
 
 
 async def forget_open(tx: AsyncConnection, session_id: str) -> bool:
-    """Delete the suspension of a session that ends instead; return whether there was one."""
+    """Delete the suspension of a session that ends instead; return whether one existed."""
     deleted = await tx.execute(_FORGET_OPEN, {"of_session": session_id})
     return deleted.rowcount > 0
 
@@ -84,7 +84,7 @@ async def keep_home(tx: AsyncConnection, session_id: str) -> None:
 
 
 async def end_of_return(tx: AsyncConnection, session_id: str) -> Event:
-    """Return the event for a session whose start has failed: ``SUSPENDED`` if its home is kept."""
+    """Return the event after a failed start: ``SUSPENDED`` if the session's home is kept."""
     home = await tx.scalar(_HOME, {"of_session": session_id})
     return Event.FAILED if home is None else Event.SUSPENDED
 
@@ -103,10 +103,10 @@ async def follow(
     elif event is Event.SUSPEND_REQUESTED:
         await tx.execute(_UPDATE.values(phase=Phase.STOPPING), of)
     elif event is Event.PREEMPTED:
-        # It was to be suspended; the preemption stops it earlier.
+        # The preemption stops a session that is being suspended.
         await tx.execute(_STOP_OPEN, of)
     elif event is Event.SUSPENDED and before is not Status.TERMINATING:
-        # Its return has failed.
+        # A resumed session could not start.
         await tx.execute(_FORGET, of)
         await tx.execute(_AGAIN, {"session_id": session_id} | dict.fromkeys(_TIMES, at))
     elif event is Event.SUSPENDED:
@@ -114,7 +114,7 @@ async def follow(
     elif event in (Event.RESUMED, Event.REQUEUED):
         await tx.execute(_UPDATE.values(phase=Phase.RESUMED, resumed_at=at), of)
     elif event is Event.STOP_REQUESTED:
-        # The session is stopped for good, although it was to be suspended.
+        # A permanent stop replaces the suspension.
         await tx.execute(_FORGET_OPEN, of)
 
 

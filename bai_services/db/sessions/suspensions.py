@@ -37,7 +37,7 @@ class SuspensionStore:
         self._db = database
 
     async def begin(self, suspension: Suspension) -> None:
-        """Insert the suspension of a running session; it replaces one that was resumed.
+        """Insert the suspension of a running session; replace an earlier, resumed suspension.
 
         Raises
         ------
@@ -57,13 +57,13 @@ class SuspensionStore:
             if row is None or row.status != Status.RUNNING:
                 raise Conflict("the session is not running")
             if suspension.purpose is Purpose.SUSPEND:
-                # The lock makes concurrent suspensions of one owner count each other.
+                # Lock the owner: of two concurrent suspensions, the second must count the first.
                 await tx.execute(
                     sa.select(users.c.id)
                     .where(users.c.id == row.owner_id)
                     .with_for_update(key_share=True)
                 )
-                # Sessions that are still being suspended count, too.
+                # Sessions that are still being suspended also count.
                 count = await tx.scalar(
                     sa.select(sa.func.count())
                     .join_from(suspensions, sessions, suspensions.c.session_id == sessions.c.id)
@@ -108,7 +108,7 @@ class SuspensionStore:
             return changed.rowcount > 0
 
     async def cancel(self, session_id: str) -> bool:
-        """Delete a suspension whose session has not been resumed; return whether there was one."""
+        """Delete the suspension of a session that was not resumed; return whether one existed."""
         async with self._db.write() as tx:
             deleted = await tx.execute(
                 sa.delete(suspensions).where(
@@ -118,7 +118,7 @@ class SuspensionStore:
             return deleted.rowcount > 0
 
     async def cancel_preparation(self, session_id: str) -> None:
-        """Delete the preparation of a running session for a stop that will not come."""
+        """Delete a running session's preparation for a stop that was cancelled."""
         async with self._db.write() as tx:
             await tx.execute(
                 sa.delete(suspensions).where(
@@ -149,14 +149,14 @@ class SuspensionStore:
     async def expired(self, now: datetime, retention: timedelta) -> list[Suspension]:
         """Return the suspended sessions that were not resumed in time.
 
-        ``retention``: the time limit for sessions that have failed to resume.
+        ``retention``: the time limit for sessions that could not be resumed.
         """
         is_failed = suspensions.c.expires_at.is_(None) & (suspensions.c.purpose == Purpose.SUSPEND)
         is_over = suspensions.c.suspended_at <= now - retention
         return await self._suspended((suspensions.c.expires_at <= now) | (is_failed & is_over))
 
     async def move_to_end_of_queue(self, session_id: str) -> None:
-        """Give a suspended session a new sequence number, behind those of pending ones."""
+        """Give a suspended session a new sequence number, so that it is behind pending sessions."""
         async with self._db.write() as tx:
             sequence = (await next_sequences(tx, 1))[0]
             await tx.execute(

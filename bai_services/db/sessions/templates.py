@@ -103,7 +103,10 @@ class TemplateReader:
 
 
 class TemplateStore:
-    """Each public method is one transaction. If ``reader`` is None, all templates are visible."""
+    """Reads and writes session templates.
+
+    Each public method is one transaction. If ``reader`` is None, all templates are visible.
+    """
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -177,7 +180,7 @@ def _visible_to(reader: TemplateReader | None) -> sa.Select[Any]:
 
 
 async def _lock_scope(tx: AsyncConnection, scope: str) -> None:
-    """Lock a scope: of two concurrent creations, the second must count the first one's template."""
+    """Lock a scope: of two concurrent creations, the second must count the first template."""
     kind, _, key = scope.partition(":")
     column = _SCOPE_KEYS[kind]
     await tx.execute(sa.select(column).where(column == key).with_for_update(key_share=True))

@@ -1,4 +1,4 @@
-"""Time limits and activity of running sessions, and sessions on draining agents."""
+"""Read and write time limits and activity of running sessions; read sessions on draining agents."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TimeLimit:
 
     @property
     def addable_seconds(self) -> int:
-        """Seconds that the owner may still add; 0 if no extension is left."""
+        """Seconds that the owner may still add; 0 if the maximum is reached."""
         return max(self.max_added_seconds - self.added_seconds, 0)
 
 
@@ -118,7 +118,7 @@ class TimeLimitStore:
             If the total extension would exceed the maximum of the policy.
         """
         async with self._db.write() as tx:
-            # Update before the check: of two concurrent extensions, the second must see the sum.
+            # Update before the check: of two concurrent extensions, the second must check the sum.
             changed = await tx.execute(
                 sa.update(sessions)
                 .where(sessions.c.id == session_id, sessions.c.status == Status.RUNNING)
@@ -144,11 +144,11 @@ class TimeLimitStore:
                 )
 
     async def idle_timeouts(self, session_id: str) -> tuple[int, int]:
-        """Return the idle timeout of a session in seconds, and the one for its reports.
+        """Return the idle timeout of a session in seconds, and the idle timeout for its reports.
 
-        0: no timeout. The first is the shortest maximum of the keypair's policy and of the network
-        checkers that stop the session. Dry runs also need reports, and so does a session that has
-        not been judged yet.
+        0: no timeout. The first value is the lowest maximum of the keypair's policy and of the
+        network checkers that can stop the session. The second value includes all bound network
+        checkers, also dry runs.
         """
         async with self._db.read() as tx:
             timeout = (await read_idle_timeouts(tx, [session_id])).get(session_id)
@@ -168,8 +168,7 @@ class TimeLimitStore:
     ) -> None:
         """Store ``used_at`` as the time of the last activity, unless a later time is stored.
 
-        ``reported_at`` is the time of the session's report, None if the activity was not reported
-        by the session.
+        ``reported_at`` is the time of the session's report; None for activity from another source.
         """
         known = sessions.c.used_at
         async with self._db.write() as tx:

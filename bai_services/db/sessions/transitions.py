@@ -69,7 +69,7 @@ class Transition:
     is_freed: bool = False
 
 
-# The statements are built once, at import; the values to write are bound parameters.
+# Built once, at import; the values to write are bound parameters.
 _MOVE = sa.update(sessions).where(
     sessions.c.id == sa.bindparam("of_session"), sessions.c.status == sa.bindparam("before")
 )
@@ -106,7 +106,7 @@ async def apply(
             event, text = await suspension_writes.end_of_stop(tx, session_id, event)
             facts = facts if text is None else replace(facts, reason=text)
         elif row.status in STARTING and event is Event.FAILED:
-            # The end of a session deletes its home, which a failed return must not do.
+            # The end of a session deletes its home; a failed resume must keep it.
             event = await suspension_writes.end_of_return(tx, session_id)
         if event is Event.ABORTED:
             facts = replace(facts, result=None)
@@ -135,7 +135,7 @@ async def apply(
 
 
 def texts_of(reason: str | CodedText) -> tuple[str, dict[str, Any] | None]:
-    """Return the columns of a reason: in English, and as a code with values, if it has a code."""
+    """Return the columns of a reason: the English text, and the coded text if it has a code."""
     coded = reason.as_json() if isinstance(reason, CodedText) else None
     return str(reason)[:TEXT_LIMIT], coded
 
@@ -177,7 +177,7 @@ def _values(
 
 
 def _requeued(row: SessionRow, at: datetime) -> dict[str, Any]:
-    """Return the values with which a preempted or resumed session waits for its next start."""
+    """Return the column values of a preempted or resumed session that is pending again."""
     return {
         "restart_count": row.restart_count + 1,
         "requeued_at": at,
@@ -188,7 +188,7 @@ def _requeued(row: SessionRow, at: datetime) -> dict[str, Any]:
         "use_heard_at": None,
         "position": None,
         "estimate": None,
-        # The Hub has stopped the server; the manager starts it, also if a user started it before.
+        # The Hub has stopped the server. The manager starts it, even if a user started it before.
         "started_by": "manager",
     }
 
@@ -206,7 +206,7 @@ def _kernel_values(facts: TransitionValues) -> dict[str, Any]:
 
 
 async def _release(tx: AsyncConnection, session_id: str, after: Status, at: datetime) -> bool:
-    """Release the mounts, agents and resources that a session must not hold in status ``after``.
+    """Release the mounts, agents and resources that a session must not have in status ``after``.
 
     Return whether resources were released.
     """

@@ -19,8 +19,7 @@ from ..database import Database
 from ..tables.sessions import kernels, sessions, usage_samples
 from .store import visible_to
 
-# Number of kernels whose samples are downsampled in one step, so that a transaction takes only a
-# few milliseconds.
+# Number of kernels to downsample per step, so that a transaction takes only a few milliseconds.
 _KERNELS_PER_STEP = 25
 
 
@@ -117,7 +116,7 @@ class UsageSampleStore:
     async def kernels_of(
         self, session_ids: Sequence[str], visible: Visibility
     ) -> list[SampledKernel]:
-        """Return the kernels of these sessions, except for sessions that are not visible."""
+        """Return the kernels of the visible sessions in ``session_ids``."""
         return await self._kernels(sessions.c.id.in_(sorted(session_ids)), *visible_to(visible))
 
     async def running_kernels_of(self, owner_id: str, limit: int) -> list[SampledKernel]:

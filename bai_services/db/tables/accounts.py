@@ -51,11 +51,11 @@ user_policies = sa.Table(
         default=2_592_000,
         server_default="2592000",
     ),
-    # Caps over all keypairs of one user. NULL, or a slot that is not listed: no limit.
+    # Caps on all keypairs of a user together. NULL or a missing slot: no limit.
     sa.Column("total_resource_slots", CapSlots, nullable=False),
     sa.Column("max_concurrent_sessions", sa.Integer),
     sa.Column("max_pending_sessions", sa.Integer, default=1000, server_default="1000"),
-    # NULL: no limit below the fixed one.
+    # NULL: only the fixed limit applies.
     sa.Column("max_schedules", sa.Integer, default=20, server_default="20"),
     # Users may create endpoints that need no token.
     sa.Column(
@@ -163,13 +163,13 @@ keypairs = sa.Table(
     sa.Column("resource_policy", sa.ForeignKey("keypair_policies.name"), nullable=False),
 )
 
-# Sign-in attempts. Each is counted as failed before its password is checked; a success resets or
+# Sign-in attempts. An attempt is counted as failed before the password check; a success resets or
 # reduces the counts.
 sign_in_failures = sa.Table(
     "sign_in_failures",
     metadata,
     # Hash of an entered name, an account id, an address, or a name with an address. Unknown names
-    # are counted too.
+    # also count.
     sa.Column("subject", sa.String(64), primary_key=True),
     sa.Column("count", sa.Integer, nullable=False),
     sa.Column("last_at", UtcDateTime, nullable=False),
@@ -202,14 +202,14 @@ audit_log = sa.Table(
     sa.Column("on_behalf_of", sa.String(64), nullable=False, default="", server_default=""),
     # Owner of the object, who may read the entry.
     sa.Column("owner_id", sa.String(64)),
-    # Place in the hash chain; NULL until the entry is chained.
+    # Position in the hash chain; NULL until the entry is chained.
     sa.Column("position", sa.BigInteger),
     sa.Column("hash", sa.String(64)),
     sa.Index("ix_audit_log_owner", "owner_id", "id"),
     sa.Index("ix_audit_log_position", "position", unique=True),
 )
 
-# One row: the ends of the hash chain.
+# The ends of the hash chain, in one row.
 audit_chain = sa.Table(
     "audit_chain",
     metadata,

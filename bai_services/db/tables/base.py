@@ -23,7 +23,7 @@ metadata = sa.MetaData(
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A time with a zone, stored as naive UTC, which both databases sort in the same order."""
+    """A time with a zone, stored as naive UTC, which both databases sort identically."""
 
     impl = sa.DateTime
     cache_ok = True
@@ -53,7 +53,7 @@ class Slots(TypeDecorator[ResourceSlots]):
 
 
 class CapSlots(Slots):
-    """A map of slot to limit, as JSON; unlike in ``Slots``, a limit of 0 is stored."""
+    """A map of slot to limit, as JSON; unlike ``Slots``, it stores a limit of 0."""
 
     cache_ok = True
 

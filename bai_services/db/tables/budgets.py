@@ -1,4 +1,4 @@
-"""Budgets of projects, and how much of them is spent."""
+"""Budgets of projects, and the spent amounts."""
 
 from __future__ import annotations
 

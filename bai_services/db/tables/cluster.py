@@ -75,8 +75,8 @@ agent_invitations = sa.Table(
     sa.Column("agent_id", sa.String(64)),
 )
 
-# Credentials of agents that have joined with an invitation. A row exists before the agent, which
-# its first heartbeat creates.
+# Credentials of agents that have joined with an invitation. The row is created before the agent:
+# the first heartbeat creates the agent.
 agent_credentials = sa.Table(
     "agent_credentials",
     metadata,
@@ -84,7 +84,7 @@ agent_credentials = sa.Table(
     created_at(),
     sa.Column("token_hash", sa.String(64), nullable=False, unique=True),
     sa.Column("invitation_id", sa.String(64), nullable=False),
-    # Resource group of the agent when it is created.
+    # Initial resource group of the agent.
     sa.Column("resource_group", sa.String(64), nullable=False),
 )
 
@@ -124,7 +124,7 @@ devices = sa.Table(
     sa.Column("numa_node", sa.Integer),
     sa.Column("is_simulated", sa.Boolean, nullable=False, default=False),
     sa.Column("is_healthy", sa.Boolean, nullable=False, default=True),
-    # In thousandths of the device; a session with the whole device uses all of its capacity.
+    # In thousandths of the device; a session with the whole device uses its full capacity.
     sa.Column("capacity", sa.Integer, nullable=False, default=1000),
     sa.Column("used", sa.Integer, nullable=False, default=0),
     sa.Column("facts", sa.JSON, nullable=False),
@@ -147,7 +147,7 @@ images = sa.Table(
     sa.Column("is_active", sa.Boolean, nullable=False, default=True),
     # Digest of the tag in the registry when an agent last queried it; empty: never.
     sa.Column("registry_digest", sa.String(128), nullable=False, default="", server_default=""),
-    # Host of the registry in the name; ``docker.io`` if the name has none.
+    # Host of the registry in the name; ``docker.io`` for a name without a registry.
     sa.Column("registry", sa.String(255), nullable=False, default="", server_default=""),
     sa.UniqueConstraint("name", "architecture"),
 )
@@ -172,7 +172,7 @@ image_registries = sa.Table(
     sa.Column("activates_images", sa.Boolean, nullable=False),
     sa.Column("labelled_only", sa.Boolean, nullable=False),
     sa.Column("is_global", sa.Boolean, nullable=False),
-    # Each scan has an id of its own, so that a cancelled one cannot report for the next one.
+    # Id of the scan, so that results of a cancelled scan are not stored for the next scan.
     sa.Column("scan_id", sa.String(64), nullable=False, default=""),
     sa.Column("scan_status", sa.String(16), nullable=False),
     sa.Column("scan_requested_by", sa.String(64), nullable=False, default=""),

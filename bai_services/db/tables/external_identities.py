@@ -21,7 +21,8 @@ external_identities = sa.Table(
     sa.UniqueConstraint("user_id", "issuer"),
 )
 
-# Used signed tokens of other sites, until they expire: all managers accept each token only once.
+# Used signed tokens of other sites, until they expire: all managers together accept each token
+# once.
 used_signed_tokens = sa.Table(
     "used_signed_tokens",
     metadata,

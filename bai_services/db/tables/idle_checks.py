@@ -36,7 +36,7 @@ idle_checker_bindings = sa.Table(
     sa.UniqueConstraint("checker_id", "scope", "scope_id"),
 )
 
-# The last result of each checker for each running session, and the settings of users for it.
+# The last result of each checker for each running session, with the users' settings.
 session_idle_checks = sa.Table(
     "session_idle_checks",
     metadata,
@@ -58,7 +58,7 @@ session_idle_checks = sa.Table(
     sa.Column("is_excluded", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
 )
 
-# The first decision of each checker to stop a session, and the first one in a dry run; kept for 30
+# The first decision of each checker to stop a session, and its first dry-run decision; kept for 30
 # days.
 idle_decisions = sa.Table(
     "idle_decisions",
@@ -73,6 +73,6 @@ idle_decisions = sa.Table(
     sa.Column("domain", sa.String(64), nullable=False, index=True),
     sa.Column("is_dry_run", sa.Boolean, nullable=False),
     sa.Column("rule", sa.JSON(none_as_null=True)),
-    # A restarted manager does not add a decision again.
+    # Prevents that a restarted manager adds a decision again.
     sa.UniqueConstraint("session_id", "checker_id", "is_dry_run"),
 )

@@ -1,4 +1,4 @@
-"""Queue of outgoing mails; a row is deleted when its mail is sent, given up or not needed."""
+"""Queue of outgoing mails; a row is deleted when its mail is sent, given up or obsolete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ mails = sa.Table(
     sa.Column("language", sa.String(8), nullable=False),
     sa.Column("values", sa.JSON, nullable=False),
     sa.Column("expires_at", UtcDateTime, nullable=False),
-    # Number of failed attempts, the time and error of the last one, and the time of the next one.
+    # Number of failed attempts, time and error of the last attempt, and time of the next attempt.
     sa.Column("attempts", sa.Integer, nullable=False, default=0),
     sa.Column("failed_at", UtcDateTime),
     sa.Column("last_error", sa.String(255), nullable=False, default=""),

@@ -26,7 +26,7 @@ model_cards = sa.Table(
     sa.Column("license", sa.String(255), nullable=False),
     sa.Column("created", sa.String(255), nullable=False),
     sa.Column("last_modified", sa.String(255), nullable=False),
-    # Comma-separated values, with a comma also before the first and after the last one.
+    # Comma-separated values, with a comma also at both ends.
     sa.Column("frameworks", sa.Text, nullable=False),
     sa.Column("labels", sa.Text, nullable=False),
     # Format: see ``resources_text`` in core/models/cards.py.

@@ -110,17 +110,17 @@ webhooks = sa.Table(
     # Names of events, for webhooks of administrators.
     sa.Column("events", sa.JSON, nullable=False),
     sa.Column("is_enabled", sa.Boolean, nullable=False),
-    # Consecutive failed attempts, and the time of the first of them.
+    # Number of consecutive failed attempts, and the time of the first.
     sa.Column("failures", sa.Integer, nullable=False, default=0),
     sa.Column("failing_since", UtcDateTime),
     sa.Column("suspended_at", UtcDateTime),
     sa.Column("last_error", sa.String(255), nullable=False, default=""),
     sa.Column("last_delivered_at", UtcDateTime),
-    # Deliveries that were not created because too many were waiting.
+    # Number of deliveries that were not created, because too many were pending.
     sa.Column("dropped", sa.Integer, nullable=False, default=0),
 )
 
-# Deliveries to webhooks; finished ones are kept for seven days.
+# Deliveries to webhooks; finished deliveries are kept for seven days.
 webhook_deliveries = sa.Table(
     "webhook_deliveries",
     metadata,

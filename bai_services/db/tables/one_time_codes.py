@@ -12,7 +12,7 @@ one_time_codes = sa.Table(
     sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
     # Changes with each registration.
     sa.Column("registration_id", sa.String(64), nullable=False),
-    # Computing a code requires the secret, so the secret is stored encrypted, not hashed.
+    # Stored encrypted, not hashed, because computing a code requires the secret.
     sa.Column("secret_encrypted", sa.String(255), nullable=False),
     sa.Column("created_at", UtcDateTime, nullable=False),
     # Time step of the last accepted code; codes of this and earlier steps are rejected.

@@ -19,7 +19,7 @@ announcements = sa.Table(
     # everyone, domain, project or role; ``target`` is the domain or role.
     sa.Column("audience", sa.String(16), nullable=False),
     sa.Column("target", sa.String(64)),
-    # Domain of the audience, whose administrators may change the announcement.
+    # Domain of the audience; the domain's administrators may change the announcement.
     sa.Column("domain", sa.ForeignKey("domains.name", ondelete="CASCADE"), index=True),
     sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), index=True),
     sa.Column("starts_at", UtcDateTime, nullable=False),

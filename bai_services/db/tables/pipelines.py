@@ -19,7 +19,7 @@ pipelines = sa.Table(
     sa.Column("description", sa.Text, nullable=False),
     # The folder at /pipeline; NULL after it was removed.
     sa.Column("vfolder_id", sa.ForeignKey("vfolders.id", ondelete="SET NULL")),
-    # The YAML text, and ``PipelineDefinition.as_json`` of it.
+    # The YAML text, and the result of ``PipelineDefinition.as_json``.
     sa.Column("definition", sa.Text, nullable=False),
     sa.Column("parsed", sa.JSON, nullable=False),
     sa.Column("tasks", sa.Integer, nullable=False),
@@ -47,7 +47,7 @@ pipeline_runs = sa.Table(
     sa.Column("pipeline_id", sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
     sa.Column("pipeline_version", sa.Integer, nullable=False),
     sa.Column("status", sa.String(16), nullable=False),  # see RunStatus
-    # The schedule or trigger that has created the run, "" for a user.
+    # The schedule or trigger that has created the run, "" if a user has created it.
     sa.Column("cause", sa.String(80), nullable=False, server_default=""),
     # Copies: later changes of the pipeline do not affect its runs.
     sa.Column("definition", sa.Text, nullable=False),
@@ -67,7 +67,7 @@ pipeline_tasks = sa.Table(
     metadata,
     sa.Column("run_id", sa.ForeignKey("pipeline_runs.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("task", sa.String(64), primary_key=True),
-    # Position in the list over which the task is mapped, else 0.
+    # Index of the mapped value, 0 without a map.
     sa.Column("item_index", sa.Integer, primary_key=True),
     # Position in topological order.
     sa.Column("position", sa.Integer, nullable=False),

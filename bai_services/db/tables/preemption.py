@@ -21,7 +21,7 @@ preemption_plans = sa.Table(
         "session_id", sa.ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False, index=True
     ),
     sa.Column("resource_group", sa.String(64), nullable=False),
-    # Where the session fits without the victims: [{agent_id, slots, devices}], one for each kernel.
+    # Placements without the victims: [{agent_id, slots, devices}], one for each kernel.
     sa.Column("placements", sa.JSON, nullable=False),
     sa.Column("mode", sa.String(16), nullable=False),  # see PreemptionMode
     sa.Column("grace_seconds", sa.Integer, nullable=False),
@@ -47,7 +47,7 @@ preemption_victims = sa.Table(
         index=True,
     ),
     sa.Column("rule", sa.String(16), nullable=False),  # see Rule
-    # When the manager requested the stop; NULL if it did not, for example because the session ended
-    # by itself.
+    # When the manager requested the stop; NULL without a request, for example because the session
+    # had already ended.
     sa.Column("stopped_at", UtcDateTime),
 )

@@ -11,12 +11,12 @@ session_resizes = sa.Table(
     "session_resizes",
     metadata,
     sa.Column("session_id", sa.ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True),
-    # Number of the resize, from 1; a report of an agent about an earlier one is ignored.
+    # Number of the resize, from 1; reports about earlier resizes are ignored.
     sa.Column("number", sa.Integer, nullable=False),
     sa.Column("state", sa.String(16), nullable=False),  # pending, applied or failed
     sa.Column("previous", Slots, nullable=False),
     sa.Column("requested", Slots, nullable=False),
-    # User who requested it; "": the manager, for an elastic session.
+    # User who requested the resize; "": the manager, for an elastic session.
     sa.Column("by", sa.String(64), nullable=False),
     sa.Column("requested_at", UtcDateTime, nullable=False),
     sa.Column("finished_at", UtcDateTime),

@@ -12,7 +12,7 @@ password_resets = sa.Table(
     # SHA-256 of the token in the link.
     sa.Column("token_hash", sa.String(64), primary_key=True),
     sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
-    # Values of the account when the link was created: the link is valid only while they are
+    # Values of the account at the creation of the link, which is valid only while they are
     # unchanged.
     sa.Column("email", sa.String(64), nullable=False),
     sa.Column("password_changed_at", UtcDateTime),
@@ -37,7 +37,7 @@ sign_up_invitations = sa.Table(
     sa.Column("expires_at", UtcDateTime, nullable=False),
 )
 
-# There is no account until the e-mail address is confirmed, so a sign-up reserves no name.
+# A sign-up reserves no name, because the account is created only after the confirmation.
 pending_sign_ups = sa.Table(
     "pending_sign_ups",
     metadata,

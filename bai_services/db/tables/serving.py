@@ -25,9 +25,9 @@ endpoints = sa.Table(
     sa.Column("scaling", sa.JSON(none_as_null=True)),
     # Why the rule has set this number (``CodedText``).
     sa.Column("scaling_reason", sa.JSON(none_as_null=True)),
-    # The revision that has completed its rollout last, NULL before the first one.
+    # The revision with the last completed rollout, NULL before the first.
     sa.Column("active_revision_id", sa.String(64)),
-    # Other than the active one during a rollout.
+    # During a rollout, differs from the active revision.
     sa.Column("target_revision_id", sa.String(64), nullable=False),
     sa.Column("is_promoted", sa.Boolean, nullable=False),
     # Consecutive failed replicas of the target revision, and the last problem (``CodedText``).
@@ -43,7 +43,7 @@ endpoints = sa.Table(
     sa.Column("request_seconds", sa.Integer, nullable=False),
     sa.Column("max_body_bytes", sa.BigInteger, nullable=False),
     sa.Column("prefix_characters", sa.Integer, nullable=False, server_default="0"),
-    # Comma-separated values, with a comma also before the first and after the last one.
+    # Comma-separated values, with a comma also at both ends.
     sa.Column("tags", sa.Text, nullable=False, server_default=""),
     # Totals of the gateways' reports.
     sa.Column("requests", sa.BigInteger, nullable=False),
@@ -60,10 +60,10 @@ endpoint_revisions = sa.Table(
     sa.Column("endpoint_id", sa.ForeignKey("endpoints.id", ondelete="CASCADE"), nullable=False),
     sa.Column("number", sa.Integer, nullable=False),
     sa.Column("settings", sa.JSON, nullable=False),  # see RevisionSettings
-    # How its last rollout ended (see Outcome), NULL: not yet.
+    # Outcome of the last rollout (see Outcome), NULL before its end.
     sa.Column("outcome", sa.String(16)),
     sa.Column("reason", sa.JSON(none_as_null=True)),
-    # Requests since its last rollout began, and until it ended.
+    # Requests during the last rollout.
     sa.Column("requests", sa.BigInteger, nullable=False, default=0, server_default="0"),
     sa.Column("errors", sa.BigInteger, nullable=False, default=0, server_default="0"),
     # Latencies of these requests (see ``core/serving/latency.py``), and the time of their first
@@ -88,7 +88,7 @@ endpoint_replicas = sa.Table(
     sa.Column("changed_at", UtcDateTime, nullable=False),
     # Gateways in which a draining replica has no requests.
     sa.Column("drained_by", sa.JSON, nullable=False),
-    # Why it has ended (``CodedText``).
+    # Why the replica has ended (``CodedText``).
     sa.Column("reason", sa.JSON(none_as_null=True)),
     sa.Index("ix_endpoint_replicas_endpoint_id", "endpoint_id", "phase"),
     sa.Index("ix_endpoint_replicas_phase", "phase", "changed_at"),
@@ -122,7 +122,7 @@ endpoint_tokens = sa.Table(
     sa.Column("requests_per_minute", sa.Integer),
     sa.Column("max_concurrent", sa.Integer),
     sa.Column("author", sa.String(64), nullable=False),
-    # For whose chat page it was created; NULL: a token that the owner has created.
+    # User of the chat page for which the token was created; NULL: a token of the owner.
     sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE")),
     sa.Column("requests", sa.BigInteger, nullable=False),
     sa.Column("input_tokens", sa.BigInteger, nullable=False),
@@ -171,7 +171,7 @@ endpoint_trials = sa.Table(
     sa.Column("state", sa.JSON, nullable=False),
     sa.Column("is_healthy", sa.Boolean),  # NULL until it ends
     sa.Column("ended_at", UtcDateTime),
-    # The last lines of its output, after its end.
+    # The last lines of the output, after the end.
     sa.Column("log", sa.Text, nullable=False),
     sa.Index("ix_endpoint_trials_owner_id", "owner_id"),
     sa.Index("ix_endpoint_trials_ended_at", "ended_at"),
@@ -186,8 +186,8 @@ gateways = sa.Table(
     sa.Column("reported_at", UtcDateTime, nullable=False),
 )
 
-# The last reported load of endpoints with a rule, if it is not 0. Gateways report the load 0 of a
-# deleted endpoint, so that it needs no foreign key.
+# The last reported load of endpoints with a rule, if it is not 0. A foreign key is not needed,
+# because gateways report the load 0 for a deleted endpoint.
 gateway_loads = sa.Table(
     "gateway_loads",
     metadata,

@@ -21,7 +21,7 @@ sessions = sa.Table(
     metadata,
     identity(),
     created_at(),
-    # Number in the order of creation; sorts sessions that were created at the same time.
+    # Sequence number in order of creation, for sessions that were created at the same time.
     sa.Column("sequence", sa.BigInteger, nullable=False, unique=True),
     sa.Column("name", sa.String(64), nullable=False),
     # The name while the session is live, then NULL; unique among the owner's live sessions.
@@ -87,21 +87,21 @@ sessions = sa.Table(
     # Rank among the owner's sessions of one priority, and whether the session may be preempted.
     sa.Column("job_priority", sa.Integer, nullable=False, default=0, server_default="0"),
     sa.Column("is_preemptible", sa.Boolean, nullable=False, default=True, server_default=sa.true()),
-    # How often the session was requeued after it ran, the time of the last requeue, and whether it
-    # is requeued when it ends, because it is being preempted.
+    # Number of requeues after a run, time of the last requeue, and whether the session is being
+    # preempted and will be requeued.
     sa.Column("restart_count", sa.Integer, nullable=False, default=0, server_default="0"),
     sa.Column("requeued_at", UtcDateTime),
     sa.Column(
         "is_requeued_at_end", sa.Boolean, nullable=False, default=False, server_default=sa.false()
     ),
-    # User of the session's server at the Hub.
+    # Owner of the session's server at the Hub.
     sa.Column("hub_user", sa.String(64), nullable=False),
     # Name of the session's server at the Hub; "": the user's default server.
     sa.Column("hub_server", sa.String(64), nullable=False),
     # Who starts the session's server: manager or hub.
     sa.Column("started_by", sa.String(16), nullable=False),
-    # The agent that keeps the home of a session that was stopped and continues later. The session
-    # can continue only there.
+    # The agent with the home of a stopped session that will run again. The session can run only
+    # there.
     sa.Column("home_agent_id", sa.String(64)),
     sa.Column("status_changed_at", UtcDateTime, nullable=False),
     sa.Column("scheduled_at", UtcDateTime),
@@ -118,7 +118,7 @@ sessions = sa.Table(
     sa.Index("ix_sessions_name", "name", "created_at", "id"),
     sa.Index("ix_sessions_started_at", "started_at", "created_at", "id"),
     sa.Index("ix_sessions_owner_started", "owner_id", "started_at", "created_at", "id"),
-    # For live sessions, which may be few among many ended ones.
+    # For live sessions, which may be few among many ended sessions.
     sa.Index("ix_sessions_live", "created_at", "id", **_IF_LIVE),
     sa.Index("ix_sessions_live_owner", "owner_id", "created_at", "id", **_IF_LIVE),
 )
@@ -167,8 +167,8 @@ allocations = sa.Table(
     sa.Column("amount", sa.BigInteger, nullable=False),
     sa.Column("allocated_at", UtcDateTime, nullable=False),
     sa.Column("freed_at", UtcDateTime),
-    # Live and released rows have separate indexes. With one index of all ``freed_at``, SQLite reads
-    # all live rows to find those of one session.
+    # Live and released rows have separate indexes. With one index of all ``freed_at``, SQLite would
+    # read all live rows to find the rows of one session.
     sa.Index("ix_allocations_live", "agent_id", **_IF_HELD),
     sa.Index("ix_allocations_freed_at", "freed_at", **_IF_FREED),
 )
@@ -234,7 +234,7 @@ session_templates = sa.Table(
     sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), index=True),
     sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), index=True),
     sa.Column("domain", sa.ForeignKey("domains.name", ondelete="CASCADE"), nullable=False),
-    # The body of a request that creates a session; validated when it is stored and at each use.
+    # Body of a request to create a session; validated when it is stored and at each use.
     sa.Column("request", sa.JSON, nullable=False),
     sa.Column("changed_at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("scope", "name"),

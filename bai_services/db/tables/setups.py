@@ -1,4 +1,4 @@
-"""Session setups of users and projects, and the secrets that sessions have received."""
+"""Session setups of users and projects, and the secrets given to sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Store of the hourly and daily totals, and of their source: records and samples."""
+"""Store of the hourly and daily totals, and of their sources, records and samples."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from ..tables.sessions import allocations, counters, sessions, status_history
 from ..tables.usage import usage_hours, usage_records, usage_totals
 from . import record_writes
 
-# Counter with the time up to which the totals are stored and up to date.
+# Counter with the time until which the totals are stored and current.
 _DONE_UNTIL = "usage-totals"
-# Number of rows that ``pages`` yields at once: they are processed in some milliseconds.
+# Number of rows per page in ``pages``, which can be processed in a few milliseconds.
 _PAGE = 500
 # Number of rows of the ledger or the history that one transaction of ``rebuild`` checks.
 _REBUILD_PAGE = 2000
@@ -55,7 +55,7 @@ _RECORD_COLUMNS = (
 )
 
 
-# Number of the columns of ``Holder``, the first ones of ``_FACTS``.
+# Number of columns of ``Holder``, which are the first columns of ``_FACTS``.
 _HOLDER = len(Holder.__dataclass_fields__)
 _fact_columns = usage_hours.c
 _FACTS = sa.select(
@@ -66,18 +66,21 @@ _FACTS = sa.select(
 
 
 class UsageAggregateStore:
-    """Each public method is one transaction, except ``rebuild``, which has one per page."""
+    """Reads and writes totals of usage.
+
+    Each public method is one transaction, except ``rebuild``, which has one per page.
+    """
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def done_until(self) -> int | None:
-        """Return the time up to which the totals are up to date, None if there are no totals."""
+        """Return the time until which the totals are current; None without totals."""
         async with self._db.read() as tx:
             return await read_done_until(tx)
 
     async def first_record(self) -> int | None:
-        """Return the start of the oldest record or wait of a pending session, None: neither."""
+        """Return the start of the oldest record or pending session's wait; None without either."""
         async with self._db.read() as tx:
             return await first_record(tx)
 
@@ -129,10 +132,10 @@ class UsageAggregateStore:
             await _set_done(tx, hour + HOUR)
 
     async def rebuild(self, token: int | None, since: int = 0) -> int:
-        """Write missing records and ends; set ``done_until`` back to the first hour they change.
+        """Write missing records and ends; set ``done_until`` back to the first changed hour.
 
-        ``since`` limits the check to resources that are in use or were released after this time,
-        and to waits that ended after it. Return the number of records that were missing or not
+        ``since`` limits the check to resources in use, resources released after this time, and
+        waits that ended after this time. Return the number of records that were missing or not
         ended.
         """
         count = 0
@@ -166,7 +169,7 @@ class UsageAggregateStore:
 
 
 def _long(statement: Any) -> Any:
-    """Let SQLite run a statement in a thread: it changes many rows."""
+    """Mark a statement that changes many rows, so that SQLite runs it in a thread."""
     return statement.prefix_with(LONG, dialect="sqlite")
 
 
@@ -252,7 +255,7 @@ async def _history_range(tx: AsyncConnection, since: int) -> tuple[int, int]:
     last = await tx.scalar(sa.select(sa.func.max(step.id))) or 0
     if not since:
         return 1, last
-    # The newest earlier step is found from the end of the table, without an index.
+    # The newest earlier step is near the end of the table, so no index is needed.
     earlier = sa.select(step.id).where(step.at < record_writes.time_of(since))
     newest = await tx.scalar(earlier.order_by(step.id.desc()).limit(1))
     return (newest or 0) + 1, last

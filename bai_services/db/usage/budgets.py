@@ -1,4 +1,4 @@
-"""Store of the budgets of projects, and of how much of them is spent."""
+"""Store of the budgets of projects, and of the spent amounts."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class BudgetState:
 
 @dataclass(frozen=True, slots=True)
 class HeldAmount:
-    """How much of a slot a project held in a resource group: the sum of amount times seconds."""
+    """The sum of amount times seconds that a project held of a slot in a resource group."""
 
     project_id: str
     resource_group: str
@@ -83,7 +83,7 @@ class HeldAmount:
 
 @dataclass(frozen=True, slots=True)
 class BudgetStop:
-    """When sessions of a project are stopped, because its budget is spent."""
+    """The time at which sessions of a project are stopped, because its budget is spent."""
 
     stops_at: datetime
     project: str
@@ -117,7 +117,7 @@ _STOPPING = (
 
 
 class BudgetStore:
-    """Each public method is one transaction."""
+    """Reads and writes budgets. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -148,7 +148,7 @@ class BudgetStore:
         Raises
         ------
         AlreadyExists
-            If the project has one.
+            If the project has a budget.
         NotFound
             If the project does not exist.
         """
@@ -161,7 +161,7 @@ class BudgetStore:
     async def update(
         self, project_id: str, version: int, changes: Mapping[str, Any], audit: AuditEntry
     ) -> None:
-        """Change a budget that has ``version``; raise ``Conflict`` if it has another one."""
+        """Change a budget that has ``version``; raise ``Conflict`` for another version."""
         column = project_budgets.c.project_id
         async with self._db.write() as tx:
             await update_version(
@@ -185,7 +185,7 @@ class BudgetStore:
         """Store the states of budgets with their audit entries and notifications, by project id.
 
         A budget is skipped if it has changed since it was read, or if another manager has reported
-        a percentage in between. Return the ids of the projects whose states were stored.
+        a percentage in between. Return the ids of the projects with stored states.
         """
         b = project_budgets.c
         written: set[str] = set()
@@ -214,7 +214,7 @@ class BudgetStore:
         return written
 
     async def held(self, project_ids: Collection[str], interval: Interval) -> list[HeldAmount]:
-        """Return what projects held in an interval, from the usage records that overlap it."""
+        """Return the amounts that projects held in an interval, from overlapping usage records."""
         r = usage_records.c
         end = sa.case(
             (r.ended_at.is_(None) | (r.ended_at > interval.end), interval.end), else_=r.ended_at
@@ -235,8 +235,8 @@ class BudgetStore:
             return [HeldAmount(*row) for row in await tx.execute(query)]
 
     async def due_stops(self, now: datetime, limit: int) -> list[tuple[str, str]]:
-        """Return at most ``limit`` running sessions to stop because the budget of their project is
-        spent: pairs of session id and name of the project.
+        """Return at most ``limit`` running sessions to stop because of spent budgets, as pairs
+        (session id, project name).
         """
         async with self._db.read() as tx:
             due = {
@@ -258,7 +258,7 @@ class BudgetStore:
 async def read_budget_stops(
     tx: AsyncConnection, project_ids: Collection[str]
 ) -> dict[str, BudgetStop]:
-    """Return when the running sessions of these projects are stopped; others are left out."""
+    """Return when running sessions of these projects are stopped; omit other projects."""
     chosen = project_budgets.c.project_id.in_(sorted(set(project_ids)))
     return await _stops(tx, _STOPPING.where(chosen))
 

@@ -13,7 +13,7 @@ from ..tables.usage import usage_prices
 
 
 class UsagePriceStore:
-    """Each public method is one transaction."""
+    """Reads and writes prices. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -27,7 +27,7 @@ class UsagePriceStore:
         return Prices(rows[0].currency if rows else "", tuple(Price(*row[:3]) for row in rows))
 
     async def replace(self, prices: Prices, audit: AuditEntry) -> None:
-        """Store these prices instead of all others."""
+        """Replace all stored prices."""
         async with self._db.write() as tx:
             await tx.execute(sa.delete(usage_prices))
             await record(tx, audit)

@@ -1,7 +1,7 @@
-"""Write usage records inside the transaction of the change that they describe.
+"""Write usage records in the transaction of the change.
 
 The records are a function of the ledger (``allocations``), the history (``status_history``), the
-sessions and the devices, so ``rebuild_held`` and ``rebuild_waits`` can write missing ones later.
+sessions and the devices, so ``rebuild_held`` and ``rebuild_waits`` can write missing records later.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ _HELD = (
 )
 _ALLOCATED = seconds_of(allocations.c.allocated_at)
 _FREED = seconds_of(allocations.c.freed_at)
-# The end of a group of rows of the ledger: NULL until all of them are freed. A group of a session
-# has one row for each kernel, slot and device. A group of a kernel has several rows only if the
-# clock was set back.
+# The end of a group of ledger rows: NULL until all rows are freed. A group of a session has one row
+# for each kernel, slot and device. A group of a kernel has several rows only if the clock was set
+# back.
 _ENDED = sa.case(
     (sa.func.count() == sa.func.count(allocations.c.freed_at), sa.func.max(_FREED)), else_=sa.null()
 )
@@ -113,7 +113,8 @@ def _of_sessions(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 
 _earlier = status_history.alias("earlier")
 _PENDING_SINCE = sa.func.coalesce(
-    # The last one, as in ``write_waits``, and not the latest: the clock may have been set back.
+    # Use the last row, as in ``write_waits``, not the latest time: the clock may have been set
+    # back.
     sa.select(_earlier.c.at)
     .where(
         _earlier.c.session_id == status_history.c.session_id,
@@ -128,7 +129,7 @@ _PENDING_SINCE = sa.func.coalesce(
 
 
 def _waits(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """Select one record for each transition from PENDING in the history: the wait that it ended.
+    """Select one record for each wait, which ends with a transition from PENDING in the history.
 
     The wait of a batch session does not begin before the session's earliest start time.
     """
@@ -146,8 +147,8 @@ def _waits(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 def _upsert(insert: bulk.Upsert, select: Any) -> bulk.Upsert:
     """Return an upsert of records.
 
-    The end and the amount of an existing record are updated in two cases: the existing record is
-    open and the new one has an end, or the existing record ends at its start.
+    An existing record gets the new end and amount in two cases: it is open and the new record has
+    an end, or it ends at its start.
     """
     insert = insert.from_select(_COLUMNS_IN_ORDER, select)
     return insert.on_conflict_do_update(
@@ -193,7 +194,7 @@ def _statements(*selects: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _write(insert: bulk.Upsert, v: bulk.Values) -> sa.Insert:
-    # A record without a device has device and agent "", which are no ids.
+    # Records without a device have "" as device and agent, which is not an id.
     model = sa.select(devices.c.model).where(
         devices.c.id == v["device_id"], devices.c.agent_id == v["agent_id"]
     )
@@ -243,7 +244,7 @@ _REBUILD_WAITS = _statements(
 
 
 async def open_records(tx: AsyncConnection, allocated: Sequence[Allocated], at: datetime) -> None:
-    """Insert the records of resources that were allocated at this time, and of their sessions."""
+    """Insert the records of resources that are allocated at ``at``, and of their sessions."""
     start = int(at.timestamp())
     held: dict[tuple[str, str, str, str], tuple[int, str]] = {}
     for session_id, kernel_id, agent_id, device_id, slot, amount in allocated:
@@ -265,9 +266,9 @@ def wait_start(pending_since: datetime, starts_at: datetime | None) -> datetime:
 
 
 async def write_waits(tx: AsyncConnection, starts: Mapping[str, datetime], at: datetime) -> None:
-    """Insert the waits of sessions that leave the queue at this time.
+    """Insert the waits of sessions that leave the queue at ``at``.
 
-    ``starts`` maps the id of each session to the start of its wait.
+    ``starts`` maps session ids to the starts of the waits.
     """
     end = int(at.timestamp())
     rows: list[bulk.Row] = []
@@ -279,7 +280,7 @@ async def write_waits(tx: AsyncConnection, starts: Mapping[str, datetime], at: d
 
 
 async def rebuild_held(tx: AsyncConnection, first: int, last: int, since: int) -> list[int]:
-    """Write the missing records, and the missing ends, of a range of rows of the ledger.
+    """Write missing records and missing ends for a range of ledger rows.
 
     Rows that were released before ``since`` are skipped. Idempotent. Return the starts of the
     records that were missing or not ended.
@@ -289,7 +290,7 @@ async def rebuild_held(tx: AsyncConnection, first: int, last: int, since: int) -
 
 
 async def rebuild_waits(tx: AsyncConnection, first: int, last: int, since: int) -> list[int]:
-    """Like ``rebuild_held``, for the time in the queue and a range of rows of the history."""
+    """Like ``rebuild_held``, for waits and a range of history rows."""
     values = {"first": first, "last": last, "since": time_of(since)}
     return await _run(tx, _REBUILD_WAITS, values)
 

@@ -1,4 +1,4 @@
-"""Sums for usage reports, from the stored totals and from records that they do not contain."""
+"""Compute sums for usage reports from stored totals and from newer records."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _FACT_COLUMNS = {
 class UsageScope:
     """The usage that a report contains; None in a field means no restriction.
 
-    An empty slot means all slots, and no keys mean all groups.
+    An empty slot means all slots; without keys, all groups are included.
     """
 
     by: Dimension
@@ -61,7 +61,7 @@ class UsageScope:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Usage of a slot by a group. ``at`` is the start of the step, None for a whole interval."""
+    """Usage of a slot by a group; ``at`` is the start of the step, None for a whole interval."""
 
     at: int | None
     key: str
@@ -70,7 +70,7 @@ class Sum:
 
 
 class UsageReportStore:
-    """Each public method is one transaction."""
+    """Reads sums for reports. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -145,7 +145,7 @@ class UsageReportStore:
             return {row[0]: f"{row[1]}/{row[2]}" for row in rows}
 
     async def user_id(self, username: str, domain: str | None) -> str | None:
-        """Return the id of a user in a domain (None: any), None if there is no such user."""
+        """Return the id of a user in a domain (None: any domain); None if there is no such user."""
         query = sa.select(users.c.id).where(users.c.username == username)
         if domain is not None:
             query = query.where(users.c.domain == domain)

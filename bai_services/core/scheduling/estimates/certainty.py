@@ -39,7 +39,7 @@ class Labels:
     """Labels the starts of a simulation, pass by pass.
 
     A ``known`` start is exact under two assumptions: sessions run until their limits, and no
-    session of a higher priority (for LIFO: no session at all) arrives. A start is ``known`` if two
+    session of a higher priority (for LIFO: no session) arrives. A start is ``known`` if two
     conditions hold:
 
     - Every earlier session, in the same group and in coupled groups, ends at a limit, and no

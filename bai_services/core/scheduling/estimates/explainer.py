@@ -74,7 +74,7 @@ class Explainer:
     """
 
     def __init__(self, queue: Queue, budget: Budget | None = None) -> None:
-        """``budget`` limits the simulation that estimates starts."""
+        """Explain the sessions of ``queue``; ``budget`` limits the simulation for estimates."""
         self._queue = queue
         self._views: dict[str, _GroupView] = {}
         self._budget = budget
@@ -83,7 +83,7 @@ class Explainer:
 
     @property
     def queue(self) -> Queue:
-        """The queue that is explained."""
+        """The explained queue."""
         return self._queue
 
     def explain(self, session_id: str, choices: Choices | None = None) -> Explanation | None:

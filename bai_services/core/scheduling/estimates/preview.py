@@ -33,7 +33,7 @@ def preview(
     now: datetime,
     budget: Budget | None = None,
 ) -> Preview:
-    """Preview the one pending session in ``changes``.
+    """Preview the only pending session in ``changes``.
 
     Apply the changes to a copy of the explainer's queue, and run a pass on the copy at ``now``.
     ``budget`` limits the simulation that estimates the start.

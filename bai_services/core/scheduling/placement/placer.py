@@ -197,7 +197,7 @@ class Placer:
     def place(self, handle: int) -> tuple[Placement, ...] | None:
         """Choose and allocate placements for all kernels of a request.
 
-        Return one placement per kernel, in the order main1, sub1, sub2 … If any kernel does not fit
+        Return one placement per kernel, in the order main1, sub1, sub2 …; if a kernel does not fit
         now, return None and allocate nothing.
         """
         prepared = self._requests[handle]

@@ -70,7 +70,7 @@ def to_hold(wanted: Iterable[Placement], still_used: Iterable[Placement]) -> tup
 
 _SLOT, _DEVICE = "slot", "device"
 _Key = tuple[str, str]  # (_SLOT, name of the slot) or (_DEVICE, id of the device)
-# Slot of held devices, whose amounts are in thousandths.
+# Slot of held devices; amounts are in thousandths.
 _HELD_SLOT = f"held.{SHARES}"
 
 

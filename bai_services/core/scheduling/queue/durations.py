@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from .model import Certainty, PendingSession, RunningSession
 
-# Number of the latest ended sessions whose run times are stored for each kind.
+# Number of latest run times that are stored for each kind.
 WINDOW = 256
 # Minimum number of ended sessions for a prediction. Only sessions that ran longer than the elapsed
 # time of the session are considered.
@@ -63,10 +63,9 @@ class Durations(Mapping[str, Sequence[int]]):
         """Return the quantile ``part`` (0 to 1) of the total run time of a session of a kind.
 
         The session has run ``elapsed`` seconds so far. If ``elapsed`` is not 0, only ended sessions
-        that ran longer are considered. If there are fewer than ``_MIN_SAMPLES`` of them, the result
-        is twice the elapsed time: without further information, the remaining time is equally likely
-        to be longer or shorter than the elapsed time. The result is None if no session of the kind
-        has ended.
+        that ran longer are considered. With fewer than ``_MIN_SAMPLES`` sessions, the result is
+        twice the elapsed time: without further information, the remaining time is equally likely to
+        be longer or shorter. The result is None if no session of the kind has ended.
         """
         ordered = self._ordered(kind)
         if not ordered:

@@ -140,7 +140,7 @@ class GroupPass:
 
     @property
     def dropped_plans(self) -> list[str]:
-        """The sessions whose plan no longer helps."""
+        """The sessions with a plan that no longer helps."""
         return self._plans.dropped
 
     def _turns(self, before: Turns | None = None) -> Turns:
@@ -199,8 +199,8 @@ class GroupPass:
         return states
 
     def _has_moved(self) -> bool:
-        """Return whether the reservation has moved since the last call; if it has, clear the
-        requests that did not fit outside the reserved placements.
+        """Return whether the reservation has moved since the last call; after a move, forget which
+        requests did not fit outside the reserved placements.
         """
         moves = 0 if self._reserver is None else self._reserver.moves
         self._moves, before = moves, self._moves
@@ -265,7 +265,7 @@ class GroupPass:
         if backfill is Backfill.OFF:
             return True
         self._reserver = reserver
-        # Reserve quota, too: later sessions must not exhaust the quota that this session needs.
+        # Also reserve quota: later sessions must not exhaust the quota that this session needs.
         group_queue.reserve_quota_for(shape)
         self._has_charged = True
         return False

@@ -29,8 +29,8 @@ from .quota import Quotas
 from .selection import Selection
 from .shape import Shape, ShapeKey, shape_key
 
-# A placer keeps every prepared request, so it is replaced from time to time: when a dropped shape
-# has a handle above this number plus four per remaining shape.
+# A placer keeps every prepared request. It is therefore replaced when a dropped shape has a handle
+# above this number plus four per remaining shape.
 _MAX_HANDLES = 4096
 
 
@@ -69,7 +69,7 @@ class GroupQueue:
         # changes.
         self.may_plan = True
         self.next_plan_at: datetime | None = None
-        self.unreported: list[str] = []  # excluded sessions whose reasons are not reported yet
+        self.unreported: list[str] = []  # excluded sessions with unreported reasons
         self._alarms: list[tuple[datetime, str]] = []
         self.shares = DominantShares()
         self._capacity = capacity_of(self.agents.values())

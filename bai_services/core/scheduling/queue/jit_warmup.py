@@ -44,7 +44,7 @@ def is_compiled() -> bool:
 
 
 def stamp_of(folder: Path) -> Path:
-    """Return the path of a marker file, which exists if the sources in a folder are compiled.
+    """Return the path of the marker file for compiled sources in a folder.
 
     Numba compiles again after a change of the sources, the processor, Python, or its own version,
     so the path depends on all of them.

@@ -15,7 +15,7 @@ from .model import GroupState, PendingSession
 def restricted(
     state: GroupState, agent_ids: Collection[str], now: datetime, pending: PendingSession
 ) -> PendingSession:
-    """Return a pending session whose request allows only the agents on which it may start now.
+    """Return a pending session with its request restricted to agents on which it may start now.
 
     ``agent_ids`` are the agents of the resource group.
     """

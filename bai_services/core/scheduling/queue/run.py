@@ -57,11 +57,11 @@ class Queue:
         queue = Queue(snapshot)
         result = queue.run(now)                  # sessions of decisions count as running
         queue.apply(Changes(removed=["s1"]))     # a session ended: its resources are free
-        queue.apply(Changes(pending=[session]))  # a new session, or one whose start was not stored
+        queue.apply(Changes(pending=[session]))  # a new session, or a start was not stored
         queue.run(now)                           # takes almost no time without changes
 
-    Not thread-safe. After changes, the decisions equal those of a new queue with the same state,
-    except for ties that a placement policy breaks by its history.
+    Not thread-safe. After changes, the decisions equal the decisions of a new queue with the same
+    state, except for ties that a placement policy breaks by earlier placements.
     """
 
     def __init__(self, snapshot: Snapshot, pause_if_busy: PauseIfBusy = no_op) -> None:
@@ -380,7 +380,7 @@ class Queue:
         return self._last
 
     def _mark_planned(self) -> None:
-        """Mark groups whose plans have changed: the next pass may make other plans."""
+        """Mark groups with changed plans, because the next pass may make other plans."""
         for preemption in self._preemptions:
             self.group_queue(preemption.group).is_dirty = True
         for session_id in self._dropped_plans:
@@ -425,9 +425,9 @@ class Queue:
     def _decide(self, group_queues: list[GroupQueue]) -> list[Decision]:
         """Run the pass of each group.
 
-        The quota of sessions with a reservation is withheld from all other groups. But the first
-        group may exhaust a cap before the second makes a reservation. So further rounds follow, at
-        most MAX_ROUNDS in total, until decisions of one group no longer affect another.
+        The quota of sessions with a reservation is withheld from all other groups. Because the
+        first group may exhaust a cap before the second makes a reservation, rounds are repeated (at
+        most MAX_ROUNDS in total) until decisions of one group no longer affect another.
         """
         decisions: list[Decision] = []
         # By group: the number of decisions of all groups after the group's last round.
@@ -453,8 +453,7 @@ class Queue:
         """
         if len(self._group_queues) == 1:
             return []
-        # The quota of a reserved session is charged already, so its start does not change the
-        # charges.
+        # The quota of a reserved session is already charged, so its start changes no charges.
         if before & self._pending.keys() != self._reserved():
             return list(self._group_queues.values())
         return [
@@ -586,5 +585,5 @@ class Queue:
         return any(group_queue.is_restricted for group_queue in self._group_queues.values())
 
     def count_deferred(self) -> int:
-        """Return the number of pending sessions whose start time has not come."""
+        """Return the number of pending sessions with a start time in the future."""
         return sum(len(group_queue.deferred) for group_queue in self._group_queues.values())

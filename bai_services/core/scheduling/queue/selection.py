@@ -64,10 +64,10 @@ def _select(facts, rows, need, usage, limits, states, longest, is_shared, first,
     of each lane is selected. If all parties share one order (``is_shared``), shapes behind the
     first shape without capacity are skipped as well.
 
-    Afterwards: shapes without capacity are skipped. So are shapes that may run longer than
-    ``longest`` and fit only inside reserved placements that can no longer move (HAS_CAPACITY). Of
-    the untried shapes that may run longer than ``longest``, only the first of each lane and request
-    is selected.
+    Afterwards: shapes without capacity are skipped. Shapes that may run longer than ``longest`` are
+    also skipped if they fit only inside reserved placements that can no longer move (HAS_CAPACITY).
+    Of the untried shapes that may run longer than ``longest``, only the first of each lane and
+    request is selected.
 
     ``first`` is a scratch array for these first shapes, by lane and request (before a reservation
     exists: by lane and 0).
@@ -168,10 +168,10 @@ class _Scratch:
 class Selection:
     """The shapes of one group as columns, updated between passes.
 
-    Free quota and free capacity only shrink during a pass. So a session that exceeds a cap or does
-    not fit when the pass begins cannot start in this pass and is skipped. The exception is the
-    first session of each lane that does not fit: it may get a reservation. For fifo and lifo, no
-    session behind it may start before the reservation exists.
+    Free quota and free capacity only shrink during a pass. A session that exceeds a cap or does not
+    fit when the pass begins therefore cannot start in this pass, and is skipped. The exception is
+    the first session of each lane that does not fit: it may get a reservation. For fifo and lifo,
+    no session behind it may start before the reservation exists.
     """
 
     def __init__(self) -> None:

@@ -79,7 +79,7 @@ class PolicyReport:
     The makespan is the time from the first request in the period to the end of the last session.
     ``than_history`` and ``than_current`` compare starts with the history and with the replay of the
     current policy. ``than_history`` is None in the history; ``than_current`` is None in the history
-    and in the replay of the current policy. ``preemptions`` and ``lost_seconds`` are those of
+    and in the replay of the current policy. ``preemptions`` and ``lost_seconds`` come from
     ``Replay``; both are 0 in the history.
     """
 

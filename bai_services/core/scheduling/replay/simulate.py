@@ -43,7 +43,7 @@ _PROGRESS_STEP = 0.01
 
 
 class Start(NamedTuple):
-    """Start of a job that the caller sets, instead of the queue."""
+    """A job's start that the caller sets, instead of the queue."""
 
     seconds: int
     placements: tuple[Placement, ...]

@@ -119,8 +119,8 @@ def points_left(idle: Flags, points: Counts, needed: Counts) -> Counts:
     np.cumsum(idle[:, ::-1], axis=1, out=tail[:, 1:])
     each = np.arange(len(idle))
     low, high = np.zeros(len(idle), dtype=np.int64), needed.copy()
-    # Each further interval adds one idle interval to the window and removes at most one. So the
-    # number of idle intervals never decreases, and a binary search finds the first solution.
+    # Each further interval adds one idle interval to the window and removes at most one. The number
+    # of idle intervals therefore never decreases, and a binary search finds the first solution.
     while np.any(low < high):
         middle = (low + high) // 2
         is_enough = tail[each, points - middle] + middle >= needed

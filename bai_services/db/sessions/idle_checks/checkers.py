@@ -92,7 +92,7 @@ _DECISION_LISTING = Listing(
 
 
 class IdleCheckerStore:
-    """Each public method is one transaction."""
+    """Reads and writes idle checkers. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -102,12 +102,12 @@ class IdleCheckerStore:
             return await _CHECKER_LISTING.page(tx, _CHECKERS, query, CheckerRow)
 
     async def named(self, key: str) -> CheckerRow:
-        """Return the checker with an id or name; raise ``NotFound`` if it does not exist."""
+        """Return the checker with the id or name ``key``; raise ``NotFound`` if it is missing."""
         async with self._db.read() as tx:
             return await _checker(tx, sa.or_(checkers.c.id == key, checkers.c.name == key), key)
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> CheckerRow:
-        """Insert a checker; raise ``AlreadyExists`` if there is one with that name."""
+        """Insert a checker; raise ``AlreadyExists`` if the name is taken."""
         async with self._db.write() as tx:
             with raise_on_violation(_taken(values["name"])):
                 await tx.execute(checkers.insert().values(values))
@@ -141,7 +141,7 @@ class IdleCheckerStore:
     async def bindings(
         self, query: ListQuery, domain: str | None = None
     ) -> Page[IdleCheckerBinding]:
-        """Return a page of the bindings; with ``domain``, only those of scopes in the domain."""
+        """Return a page of the bindings; with ``domain``, only for scopes in the domain."""
         rows = _BINDINGS if domain is None else _BINDINGS.where(bindings.c.domain == domain)
         async with self._db.read() as tx:
             return await _BINDING_LISTING.page(tx, rows, query, IdleCheckerBinding)
@@ -179,7 +179,7 @@ class IdleCheckerStore:
         *,
         roles: Collection[str],
     ) -> IdleCheckerBinding:
-        """Change a binding that a user with one of ``roles`` created or changed last."""
+        """Change a binding; the last author must have one of ``roles``."""
         async with self._db.write() as tx:
             changed = await tx.execute(
                 bindings.update()
@@ -192,7 +192,7 @@ class IdleCheckerStore:
             return await _binding(tx, binding_id)
 
     async def unbind(self, binding_id: str, audit: AuditEntry, *, roles: Collection[str]) -> None:
-        """Delete a binding that a user with one of ``roles`` created or changed last."""
+        """Delete a binding; the last author must have one of ``roles``."""
         async with self._db.write() as tx:
             deleted = await tx.execute(
                 bindings.delete().where(

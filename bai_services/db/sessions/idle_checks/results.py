@@ -1,4 +1,4 @@
-"""The last results of idle checkers for sessions."""
+"""Read the last results of idle checkers for sessions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Key = tuple[str, str]  # session id, checker id
 
 @dataclass(frozen=True, slots=True)
 class StoredCheck:
-    """The result of a checker for a session, and the settings of users for it."""
+    """The result of a checker for a session, with the users' settings for the session."""
 
     session_id: str
     checker_id: str

@@ -1,4 +1,4 @@
-"""Read what idle checkers judge, and store their results."""
+"""Read the input of idle checkers, and store their results."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ from .results import CHECK_COLUMNS, Key, StoredCheck, checker_of, read_checks
 
 # CPU amounts are integers in thousandths of a core.
 _CORE = 1000
-# Number of kernels (in ``recorded``: sessions) whose injections one query reads. An injection is
-# large.
+# Maximum number of injections per query, because injections are large: of kernels, or in
+# ``recorded`` of sessions.
 _KERNELS_PER_QUERY = 100
-# Sessions that one query reads, so that the event loop is not blocked for long.
+# Maximum number of sessions per query, to avoid blocking the event loop.
 _SESSIONS_PER_QUERY = 500
 # Maximum number of pending sessions that count as pressure.
 MAX_WAITING = 1000
@@ -85,7 +85,10 @@ class Decision:
 
 
 class IdleCheckStore:
-    """Each public method is one transaction, except ``kernel_facts`` and ``recorded``."""
+    """Reads and writes results of idle checkers.
+
+    Each public method is one transaction, except ``kernel_facts`` and ``recorded``.
+    """
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -163,10 +166,9 @@ class IdleCheckStore:
         removed: Collection[Key],
         decisions: Sequence[Decision],
     ) -> None:
-        """Store results, delete others, and add decisions; keep the settings of users.
+        """Store changed results, delete removed results, and add decisions; keep users' settings.
 
-        For each checker and session, keep only the first decision, and the first decision of a dry
-        run.
+        For each checker and session, keep only the first decision and the first dry-run decision.
         """
         if not (changed or removed or decisions):
             return
@@ -203,9 +205,8 @@ class IdleCheckStore:
     async def clean_up(self, before: datetime) -> None:
         """Delete the decisions before a time, and bindings that are no longer valid.
 
-        A binding is deleted if its scope no longer exists, or if a domain admin created or last
-        changed it and its user has moved to another domain. Other bindings of such a user get the
-        new domain.
+        A binding is deleted if its scope no longer exists. If the user of a binding has moved to
+        another domain, a binding of a domain admin is deleted; other bindings get the new domain.
         """
         domain = sa.select(users.c.domain).where(users.c.id == bindings.c.scope_id)
         has_moved = sa.and_(
@@ -227,7 +228,7 @@ class IdleCheckStore:
             )
 
     async def remove_decisions(self, session_ids: Sequence[str]) -> None:
-        """Delete the decisions for sessions that were not stopped after all."""
+        """Delete the decisions for sessions that could not be stopped."""
         async with self._db.write() as tx:
             await tx.execute(
                 idle_decisions.delete().where(
@@ -251,7 +252,7 @@ class IdleCheckStore:
         return row is not None and tuple(row) == (applied.kept_alive_at, applied.is_excluded)
 
     async def keep_alive(self, session_id: str, at: datetime) -> int:
-        """Start the windows of a session again; return the number of checkers that allow it.
+        """Restart the windows of a session; return the number of checkers that allow this.
 
         Raises
         ------
@@ -290,12 +291,12 @@ class IdleCheckStore:
             return kept
 
     async def exclude(self, session_id: str, is_excluded: bool) -> int:
-        """Exclude a session from the checkers that allow it, or include it again.
+        """Exclude a session from the checkers that allow this, or include it again.
 
         Raises
         ------
         Conflict
-            If no checker of the session allows it.
+            If no checker of the session allows its exclusion.
         """
         async with self._db.write() as tx:
             viewed = (await read_checks(tx, [session_id])).get(session_id, [])
@@ -410,7 +411,7 @@ _FACTS = sa.select(
 
 
 async def _bound_checkers(tx: AsyncConnection) -> dict[Key, list[tuple[Checker, bool]]]:
-    """Return (checker, whether the binding is a dry run) of the enabled bindings, by scope."""
+    """Return (checker, is_dry_run) of the enabled bindings, by scope."""
     by_id = {
         row.id: checker_of(row.id, row.name, row.type, row.settings)
         for row in await tx.execute(
@@ -497,7 +498,7 @@ def _device_count(slots: ResourceSlots) -> float:
 
 
 async def _existing_sessions(tx: AsyncConnection, ids: Sequence[str]) -> set[str]:
-    """Return the ids of sessions that exist; databases limit the parameters of a statement."""
+    """Return the ids of existing sessions, in several queries because parameters are limited."""
     found: set[str] = set()
     for first in range(0, len(ids), CHUNK):
         chunk = ids[first : first + CHUNK]

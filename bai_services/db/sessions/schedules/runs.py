@@ -1,4 +1,4 @@
-"""Store of the runs of schedules: the starts that are due, and the sessions that they created."""
+"""Store of the runs of schedules: due starts and their sessions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True)
 class DueRun:
-    """A run whose session is not created yet."""
+    """A run without a session yet."""
 
     id: str
     due_at: datetime
@@ -47,7 +47,7 @@ class DueRun:
 
 @dataclass(frozen=True, slots=True)
 class DueStop:
-    """A started run whose stop is due; ``is_live``: its session has not ended."""
+    """A started run with a due stop; ``is_live``: its session has not ended."""
 
     id: str
     schedule: str
@@ -66,13 +66,13 @@ _IS_LIVE = sessions.c.status.in_(sorted(LIVE))
 
 
 class ScheduleRunStore:
-    """Each public method is one transaction."""
+    """Reads and writes runs of schedules. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def due_schedules(self, now: datetime) -> list[ScheduleRow]:
-        """Return schedules whose next start is not after ``now``, the earliest first."""
+        """Return schedules with a next start at or before ``now``, earliest first."""
         rows = (
             ROWS.where(session_schedules.c.next_start_at <= now)
             .order_by(session_schedules.c.next_start_at, session_schedules.c.id)
@@ -108,7 +108,7 @@ class ScheduleRunStore:
                     await tx.execute(insert_ignoring(tx, schedule_runs).values(values))
 
     async def due_runs(self) -> list[DueRun]:
-        """Return the runs whose sessions are not created yet, the earliest first."""
+        """Return the runs without a session yet, earliest first."""
         selected = (
             sa.select(schedule_runs.c.id, schedule_runs.c.due_at, schedule_runs.c.schedule_id)
             .where(schedule_runs.c.status == RunStatus.DUE)
@@ -176,7 +176,7 @@ class ScheduleRunStore:
             return {row.id: row.due_at for row in await tx.execute(rows)}
 
     async def due_stops(self, now: datetime) -> list[DueStop]:
-        """Return the started runs whose stop is due, the earliest first."""
+        """Return the started runs with a due stop, earliest first."""
         rows = (
             sa.select(
                 schedule_runs.c.id,
@@ -213,8 +213,8 @@ class ScheduleRunStore:
             )
 
     async def clean_up(self, before: datetime, kept: int) -> None:
-        """Delete runs that were due before ``before``, and all but the ``kept`` newest ones of
-        each schedule; runs of live sessions remain.
+        """Delete runs that were due before ``before``, and all but the newest ``kept`` of each
+        schedule; runs of live sessions remain.
         """
         numbered = sa.select(
             schedule_runs.c.id,
@@ -253,6 +253,6 @@ _STOPS = (
 
 
 async def read_scheduled_stops(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, ScheduledStop]:
-    """Return when schedules stop the sessions with these ids; others are left out."""
+    """Return when schedules stop the sessions with these ids; omit sessions without a stop."""
     rows: Any = await tx.execute(_STOPS, {"ids": list(ids)})
     return {row.id: ScheduledStop(row.stops_at, row.schedule) for row in rows}

@@ -34,7 +34,7 @@ from ...tables.schedules import schedule_runs, session_schedules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRow:
-    """A schedule with its owner, and its last run if there is one."""
+    """A schedule with its owner and its last run, if any."""
 
     id: str
     created_at: datetime
@@ -109,7 +109,7 @@ _RUN_LISTING = Listing(
 
 
 class ScheduleStore:
-    """Each public method is one transaction."""
+    """Reads and writes schedules. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -119,7 +119,7 @@ class ScheduleStore:
             return await _LISTING.page(tx, _visible_to(visible), query, schedule_row)
 
     async def find(self, key: str, visible: Visibility, owner_id: str | None) -> ScheduleRow:
-        """Return the visible schedule with the id ``key``, else that of the owner with this name.
+        """Return the visible schedule with the id ``key``, else the owner's schedule of this name.
 
         Raises
         ------
@@ -166,7 +166,7 @@ class ScheduleStore:
     ) -> ScheduleRow:
         """Change a schedule that has ``version``, and the stops of its runs.
 
-        ``stops_at`` has the new stop of each started run, by the id of the run.
+        ``stops_at`` has the new stop time of each started run, by run id.
 
         Raises
         ------

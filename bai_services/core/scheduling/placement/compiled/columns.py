@@ -145,7 +145,7 @@ class ScoreCache(NamedTuple):
     state: Ints  # [STATE_WIDTH]
     picks: Ints  # [pick, 4] devices chosen by the last search
     free_scratch: Ints  # [device] scratch: free thousandths while devices are chosen
-    stale: Ints  # [agent] scratch: agents whose score must be recomputed
+    stale: Ints  # [agent] scratch: agents with outdated scores
     agent_lists: Ints  # [DESIGNATED or AVOID, agent]
     state_cache: Ints  # [CACHED_HASH or CACHED_SCORE, STATE_CACHE_SIZE] scratch
 

@@ -87,8 +87,8 @@ def score_stale(columns, costs, cache, policy, s, shape, count):  # type: ignore
     """Score the first ``count`` agents of ``cache.stale``.
 
     If ``count`` exceeds one block, agents in equal states can reuse a cached score. If the best
-    score of an agent's block may have dropped, the agent's entry in ``cache.stale`` is replaced by
-    -1 minus the number of the block.
+    score of a block may have dropped, the entry of its agent in ``cache.stale`` becomes -1 minus
+    the number of the block.
     """
     is_many = count > BLOCK_SIZE
     hashes, scores = cache.state_cache[CACHED_HASH], cache.state_cache[CACHED_SCORE]
@@ -343,8 +343,8 @@ def place_each(pointers, rows, release_steps, agents):  # type: ignore[no-untype
     The shape of a step is released before step ``release_steps[step]``.
     """
     columns, _, cache, shapes = unbundle(pointers)
-    # Linked lists of releases: ``heads[t]`` is the first step whose shape is released before step
-    # t, ``following[step]`` the next step in the same list; -1 ends a list.
+    # Linked lists of releases: ``heads[t]`` is the first step with a release before step t,
+    # ``following[step]`` is the next step in the same list; -1 ends a list.
     heads = np.full(rows.size + 1, -1, np.int64)
     following = np.full(rows.size, -1, np.int64)
     allocated = np.zeros((rows.size, cache.picks.shape[0], 2), np.int64)  # device, amount
@@ -424,9 +424,10 @@ def compile_entry_points(stamp: str) -> Any:
     """Compile the functions that Python calls, with a cache on disk.
 
     numba recompiles a cached function if its file or a value in its closure has changed, but not if
-    a function that it calls has changed. So the closure of each entry point contains ``stamp``, the
-    hash of all compiled functions. Entry points must not call each other: numba would not find the
-    callee in its cache, because the name of a cached function differs between processes.
+    a function that it calls has changed. Therefore, the closure of each entry point contains
+    ``stamp``, the hash of all compiled functions. Entry points must not call each other: numba
+    would not find the callee in its cache, because the name of a cached function differs between
+    processes.
     """
 
     @njit(cache=True, nogil=True, error_model="numpy")

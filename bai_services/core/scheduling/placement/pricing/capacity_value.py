@@ -119,8 +119,8 @@ def with_reserve(
 ) -> Floats:
     """Return capacity values increased by the value of one multi-device request.
 
-    Each kind of multi-device request increases the cells in which it fits by its number of devices,
-    weighted by its frequency among these kinds. The table is extended to ``RESERVE_BINS`` bins of
+    Each kind of multi-device request adds its number of devices, weighted by its frequency among
+    these kinds, to the cells in which it fits. The table is extended to ``RESERVE_BINS`` bins of
     cpu and memory.
     """
     several = {k: weight for k, weight in mix.items() if k.devices > 1 and allows(k, family, model)}

@@ -86,10 +86,10 @@ def choose_tables(
 def measure_allocated(
     tables: Tables, agents: Sequence[AgentState], runtimes: MeanRuntimes = NO_RUNTIMES
 ) -> float:
-    """Return how much of the mix fits on empty agents if it is placed with these tables.
+    """Return how much of the mix fits on empty agents with these tables.
 
     The unit is thousandths of devices, summed over several lists of requests drawn from the mix.
-    ``runtimes`` is unused: the signature equals that of the alternative, ``measure_served``.
+    ``runtimes`` is unused: the signature must match the alternative, ``measure_served``.
     """
     trial = _Trial(tables, agents)
     wanted = _LOAD * trial.capacity

@@ -149,7 +149,7 @@ def _losses(ordered: Ints, order: VictimOrder) -> Ints:
     if order is VictimOrder.SMALLEST_RESOURCES:
         return ordered[:, columns.SIZE]
     started = ordered[:, columns.STARTED]
-    losses: Ints = started.max() - started  # the run time minus that of the newest session
+    losses: Ints = started.max() - started  # run time minus the run time of the newest session
     return losses
 
 
