@@ -177,7 +177,7 @@ class LoginHandler(SignInSteps, Page, HubLoginHandler):
         for name, value in failed.headers.items():
             self.set_header(name, value)
         text = str(failed.log_message).replace("%%", "%")
-        # The page may have another address, which cannot be loaded again.
+        # Link to the login page, because the current URL may be a callback that cannot be reloaded.
         login_url = url_path_join(self.hub.base_url, "login")
         links = self._language_links(catalogue.translator_for(self).language)
         languages = [{**link, "url": login_url + link["url"]} for link in links]
@@ -264,7 +264,7 @@ class ChangePasswordHandler(SignInSteps, Page):
     async def post(self) -> None:
         taken = self.take_pending()
         if taken is not None and taken.new_password:
-            # The form was the page for the code.
+            # The user has submitted the page for the one-time code.
             old, new = taken.password, taken.new_password
         else:
             old = self.get_body_argument("old_password", "", strip=False)

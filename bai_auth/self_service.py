@@ -16,7 +16,7 @@ from bai_services.service_client import ServiceClient
 
 # Time for which the Hub caches whether the manager can send mails.
 MAIL_CACHE_SECONDS = 30.0
-# Time until the Hub queries a manager again that was unavailable.
+# Time after which the Hub queries an unavailable manager again.
 FAILURE_CACHE_SECONDS = 3.0
 TIMEOUT_SECONDS = 3.0
 

@@ -25,7 +25,7 @@ async def show(current: profile.Profile, client: Client, *, is_json: bool) -> No
     """Print to standard error the titles of announcements that were not shown before.
 
     Nothing is printed with ``is_json``, or if standard output or standard error is not a terminal.
-    The shown announcements are remembered for one Hub: a command for another Hub forgets them. A
+    The shown announcements are stored for one Hub: a command for another Hub discards them. A
     failure prints nothing: the command itself has succeeded.
     """
     if is_json or not (sys.stdout.isatty() and sys.stderr.isatty()):

@@ -35,7 +35,7 @@ c.JupyterHub.bind_url = f"http://:{os.environ['BAI_PORT']}"
 """
 
 
-# The pages of users who are not signed in, which are switched off by default.
+# The pages of users who are not signed in, which are disabled by default.
 SELF_SERVICE = """
 import os
 c.SelfService.public_url = f"http://127.0.0.1:{os.environ['BAI_PORT']}/"

@@ -230,7 +230,7 @@ def wait_for_text(calls: httpx.Client, path: str, text: str) -> None:
 
 
 def replica(hub: RunningHub) -> dict[str, Any]:
-    """Return the only replica, as gateways know it."""
+    """Return the only replica from the routing table."""
     token = (hub.home / "secrets" / "gateway-token").read_text().strip()
     headers = {"Authorization": f"Bearer {token}"}
     table = checked(httpx.get(f"{hub.api}/gateway/routes", headers=headers), 200)

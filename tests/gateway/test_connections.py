@@ -551,7 +551,7 @@ async def test_connection_with_an_unread_body_is_not_reused(bed: Bed) -> None:
 
 
 class PausedClient:
-    """A client's connection that only remembers whether it is read."""
+    """A client's connection that only records whether it is read."""
 
     address = "127.0.0.1"
     is_paused = False

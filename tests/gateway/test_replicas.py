@@ -341,7 +341,7 @@ async def test_replica_that_returns_is_drained_only_after_its_former_requests(
     endpoint = bed.gateways[0].routes.by_name[b"chat"]
     request = asyncio.create_task(get(bed, "/wait"))
     await wait_until_async(lambda: upstream.running, 5, "the request")
-    # It failed its health check, then it passed again, and then it was drained.
+    # The replica failed its health check, passed the next one, and was then drained.
     await bed.set(endpoint_route())
     assert not endpoint.replicas
     await bed.set(endpoint_route(upstream.route(secret="s3cret")))

@@ -49,7 +49,7 @@ pytestmark = pytest.mark.both_databases
 async def codes_world(
     demo_database_url: str, tmp_path: Path, clock: MovableClock
 ) -> AsyncIterator[World]:
-    """A world in which the users of ``default`` may, and those of ``acme`` must, use codes."""
+    """A manager with optional codes in domain ``default`` and required codes in ``acme``."""
     # The start of a time step, so that tests know how far to move the clock.
     clock.now = datetime.fromtimestamp(clock.now.timestamp() // 30 * 30, UTC)
     options: dict[str, Any] = {"is_migrated": True, "one_time_codes": RULES}

@@ -57,7 +57,7 @@ async def test_pass_does_not_wait_for_a_query(manager: Manager) -> None:
         await manager.scheduling.scheduler.step()
     assert len(await in_status(manager, Status.PENDING)) == 19
     may_continue.set()
-    # The result is about the queue at the beginning of the query, before the pass.
+    # The result describes the queue as it was before the pass.
     assert await result == 20
 
 

@@ -167,7 +167,7 @@ async def make_world(manager: Manager, clock: MovableClock, engine: str = "proce
 
 
 async def known_world(manager: Manager, clock: MovableClock) -> World:
-    """Return the world of a manager whose database has the demo data of `create_demo`."""
+    """Return the `World` of a manager whose database has the demo data of `create_demo`."""
     store, secrets = KeypairStore(manager.database), KeypairSecrets(KEY)
     keys = {}
     for row in (await store.page(ListQuery())).items:
@@ -202,7 +202,7 @@ class Api:
         """Return a client that signs with the keypair of a demo user."""
         keys = self.world.keys[username]
         keypair = Keypair(keys.access_key, keys.secret_key)
-        # A test may move the clock further than the date of a request may differ from it.
+        # A test may move the clock beyond the permitted deviation of a request's date.
         return self._close_later(Client(self.url, keypair, clock=self.world.clock))
 
     async def share_folder(self, owner: str, key: str, to: str, permission: str = "ro") -> None:

@@ -16,7 +16,7 @@ from bai_services.core.usage.periods import Every
 from .. import output
 from ..command import Choice, Connection, connected, example, json_option, with_options
 
-# In this order: on a narrow terminal, the last ones are omitted.
+# By importance: on a narrow terminal, the last columns are omitted.
 _COLUMNS = ("start", "name", "slot", "allocated", "used", "wasted", "waited", "cost", "energy")
 _UNKNOWN = "unknown"
 _JOULES_PER_KWH = 3_600_000

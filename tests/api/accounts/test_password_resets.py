@@ -128,7 +128,7 @@ async def test_a_link_is_valid_once_and_for_30_minutes(
     first, second = [await link_token(api, mail_server) for _ in range(2)]
     assert first != second
     assert await rejected(api, "x" * 43) == "token"
-    # A rejected request does not use the link up.
+    # A rejected request does not consume the link.
     assert await rejected(api, first, email="user2@example.com") == "email"
     assert await rejected(api, first, new_password="too weak") == "password"
     assert await rejected(api, first, new_password=PASSWORD) == "password"

@@ -149,7 +149,7 @@ async def test_replica_becomes_ready_and_is_routed(api: Api) -> None:
 
 
 async def launch(api: Api, user: Client, replica: str) -> LaunchPlan:
-    """Return the launch plan of a replica, as the Hub gets it."""
+    """Return the launch plan of a replica, which is sent to the Hub."""
     manager = api.world.manager
     await manager.scheduling.scheduler.step()
     for event in (Event.DISPATCHED, Event.PREPARED):
@@ -952,7 +952,7 @@ async def test_tokens_of_one_owner_are_limited(api: Api, monkeypatch: pytest.Mon
 
 
 async def test_members_of_other_projects_find_no_endpoint(api: Api) -> None:
-    """The permission matrix has the users of other domains, and calls without a sign-in."""
+    """The permission matrix covers users of other domains, and calls without a sign-in."""
     user, manager = await api.client("user"), api.world.manager
     made = await make(api, user)
     await (await api.client("admin")).post("/projects", {"name": "other", "domain": "default"})

@@ -105,7 +105,7 @@ async def test_replica_that_a_rule_stops_finishes_its_requests_first(
         await step(api)
         ended = await user.get(f"/sessions/{replica}")
         assert (ended["status"], ended["status_coded"]["code"]) == ("TERMINATED", code)
-        # It does not count as a failure of the revision.
+        # The stop does not count as a failure of the revision.
         assert (await user.get("/endpoints/llm"))["problem"] == ""
 
 

@@ -222,7 +222,7 @@ async def test_server_that_the_hub_cannot_stop_does_not_end_a_suspension(
     session = await create_running_session(api, agent, "deaf")
     await user.post("/sessions/deaf/suspend", {"seconds": 0})
     await wait_for_status(user, session["id"], "TERMINATING")
-    # The spawner's call if the engine does not respond.
+    # The spawner sends this request if the engine does not respond.
     await api.hub.delete(f"/sessions/{session['id']}")
     await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": 0, "reason": "x"})
     assert (await user.get("/sessions/deaf"))["status"] == "SUSPENDED"
@@ -297,7 +297,7 @@ async def test_failed_return_keeps_the_home(api: Api, agent: FakeAgent, user: Cl
     assert (held["allocations"], held["result"]) == ([], "undefined")
     suspension = await user.get("/sessions/fragile/suspension")
     assert (suspension["phase"], suspension["purpose"]) == ("suspended", "suspend")
-    # The rest of the failed start is removed, except the home.
+    # Everything of the failed start but the home is removed.
     folder = kept(session)
     await agent.beat([folder])
     api.world.clock.advance(seconds=25)

@@ -1,4 +1,4 @@
-"""The YAML of pipelines: what it means, and the lines of its problems."""
+"""The YAML of pipelines: parsed definitions, and the line numbers of problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of the load in memory: bounded, and with the same result as all samples."""
+"""Load samples in memory: bounded, with the same decisions as for all samples."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ async def test_monitor_is_offered_nothing_that_starts_sessions_or_creates_folder
 
     ui = await opened(Entities, "monitor", "/start")
     await ui.page.get_by_text("Recent sessions").wait_for()
-    # The page learns the role from its first response, so wait until the link is absent.
+    # The page gets the role with its first response, so wait until the link is absent.
     await expect(ui.page.get_by_role("link", name="New session")).to_have_count(0)
     for text in ("First steps", "Start now", "New folder"):
         await expect(ui.page.get_by_text(text)).to_have_count(0)

@@ -221,7 +221,7 @@ async def compare(ui: Chat) -> None:
 
 
 async def copy(ui: Chat, name: str) -> None:
-    """The examples have a placeholder for the token."""
+    """Copy the examples, which contain a placeholder for the token."""
     await ui.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     for item, text in (("Copy as curl", "curl -N"), ("Copy as Python", "from openai import")):
         await ui.more(item)
