@@ -59,7 +59,7 @@ class Group(click.Group):
 
 
 def _readable(error: Exception) -> Exception:
-    """Return a database error converted to an error with its reason."""
+    """Convert a database error to an error with its reason; return another error unchanged."""
     from sqlalchemy.exc import DBAPIError
 
     if not isinstance(error, DBAPIError):
