@@ -41,7 +41,7 @@ class GrpcHealth(StrEnum):
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the server is healthy; a server without a health service is if it answers."""
+        """Whether the server is healthy, or has no health service but responds."""
         return self in (GrpcHealth.SERVING, GrpcHealth.UNIMPLEMENTED)
 
 

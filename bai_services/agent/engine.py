@@ -84,7 +84,7 @@ class Engine(ABC):
         return {}
 
     async def writable_layer(self, kernel: Kernel) -> tuple[Sequence[Path], int]:
-        """Return what a kernel's writable layer consists of, for a measurement of its size.
+        """Return the parts of a kernel's writable layer, for measuring its size.
 
         The result is the directories to measure, and the size in bytes of the data outside them.
         Home and folders are not included.

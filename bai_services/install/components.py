@@ -29,7 +29,7 @@ _MODULES = {
 _INHERITED = (
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR",
 )  # fmt: skip
-# Names of the secrets whose files components read, by variable.
+# Names of secrets by the variable that contains the path of their file.
 _SECRET_FILES = {
     "BAI_HUB_TOKEN_FILE": "hub-token",
     "BAI_AGENT_TOKEN_FILE": "agent-token",

@@ -59,7 +59,7 @@ class Group(click.Group):
 
 
 def _readable(error: Exception) -> Exception:
-    """Return a database error converted to an error with its reason."""
+    """Convert a database error to an error with its reason; return other errors unchanged."""
     from sqlalchemy.exc import DBAPIError
 
     if not isinstance(error, DBAPIError):
@@ -125,7 +125,7 @@ def _storage_option(
 )
 @click.option(
     "--hub-database",
-    help="URL of JupyterHub's database. Default: the other one with the suffix _jupyterhub.",
+    help="URL of JupyterHub's database. Default: --database with the suffix _jupyterhub.",
 )
 @click.option("--database-password-file", help="File with the password of the database.")
 @click.option(

@@ -51,5 +51,5 @@ def die_with_parent() -> None:
 
 
 def outlive_parent() -> None:
-    """Let this process continue when its parent ends, which ``drop_privileges`` prevents."""
+    """Let this process continue when its parent ends, despite ``drop_privileges``."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)

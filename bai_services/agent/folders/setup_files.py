@@ -32,7 +32,7 @@ def write_dotfiles(
             try:
                 _write(root, file, uid, gid)
             except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-                # A folder or a symbolic link is in the way, or another attempt writes the file too.
+                # A folder or a symbolic link is in the way, or another attempt writes the file.
                 # The session can start without it.
                 log.warning("dotfile %s was not written: %s", file.path, error.strerror)
     finally:

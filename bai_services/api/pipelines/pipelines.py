@@ -142,7 +142,7 @@ class PipelineHandler(APIHandler):
         return await self.manager.pipelines.pipelines.get(self.caller, key)
 
     @operation(
-        "Replace the definition of a pipeline; former runs keep theirs",
+        "Replace the definition of a pipeline; earlier runs keep theirs",
         tag=_TAG,
         body=PipelineChange,
         returns=Pipeline,

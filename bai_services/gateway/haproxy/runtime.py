@@ -45,7 +45,7 @@ class Runtime:
             raise Unavailable(f"HAProxy does not respond: {error}") from error
         # An empty line follows each answer.
         if not answer.endswith("\n\n" if answer.strip() else "\n"):
-            raise Unavailable("HAProxy has ended during an answer")
+            raise Unavailable("HAProxy ended before its response was complete")
         return answer
 
     async def change(self, commands: Iterable[str]) -> None:

@@ -197,5 +197,5 @@ class Mails:
 
 
 def _without_recipient(mail: Mail, text: str) -> str:
-    """Return text for the log: servers often repeat the address of the recipient."""
+    """Return text without the recipient's address, which servers often repeat, for the log."""
     return re.sub(re.escape(mail.recipient), "the recipient", text, flags=re.IGNORECASE)

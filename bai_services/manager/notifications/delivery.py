@@ -78,7 +78,7 @@ class WebhookDeliveries:
         self._clock = clock
         self._hold_lease = hold_lease
         self._busy: set[str] = set()  # ids of webhooks
-        # Turns of the last calls of webhooks with due deliveries, by id.
+        # Sequence number of the last call of each webhook with due deliveries, by id.
         self._turns: dict[str, int] = {}
         self._turn = 0
         self._tasks: set[asyncio.Task[None]] = set()

@@ -42,8 +42,7 @@ _ID_CHARACTERS = 8
 
 
 class Pipelines:
-    """Manages pipelines. Only the owner may define a pipeline: its tasks have the owner's
-    permissions.
+    """Manages pipelines. Only the owner defines a pipeline: its tasks have the owner's permissions.
     Administrators may delete it.
 
     ``key`` is an id, or the name of a pipeline of the caller.

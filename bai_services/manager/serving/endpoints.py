@@ -284,7 +284,7 @@ class Endpoints:
         return self._record(changed)
 
     async def roll_back(self, caller: Caller, key: str, number: int) -> Endpoint:
-        """Begin the rollout of a former revision.
+        """Begin the rollout of an earlier revision.
 
         Raises
         ------

@@ -81,7 +81,7 @@ export const otherNotices = (session: Session) =>
       )
   );
 
-/** The idle checker that ends a session first; undefined: something else does. */
+/** The idle checker that ends a session first; undefined if another limit ends it first. */
 export const endingCheck = (session: Session) =>
   endKind(session) === 'checker'
     ? stoppingChecks(session).find(({ ends_at: end }) => end === endOf(session))

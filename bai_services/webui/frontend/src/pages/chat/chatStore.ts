@@ -23,7 +23,7 @@ import {
 } from './cards';
 import { requestOf } from './request';
 
-/** While an answer arrives, the page is updated this often. */
+/** Update interval of the page while an answer arrives. */
 const UPDATE_MILLIS = 80;
 /** The chat was deleted or changed on another page: it is stored as a new one. */
 const LOST: readonly number[] = [404, 409];

@@ -14,8 +14,8 @@ import { Widget, type DashboardResult } from './Widget';
 type SlotQuota = Quotas['scopes'][number]['slots'][number];
 
 /**
- * Usage and limits in every scope; the limiting quota of each resource is marked. A button shows
- * also the quotas without limit and usage.
+ * Usage and limits in every scope; the limiting quota of each resource is marked. A button also
+ * shows the quotas without limit and usage.
  */
 export function MyQuotas({ query }: { query: DashboardResult }) {
   const { t } = useTranslation();

@@ -6,7 +6,7 @@ export type Step = (typeof STEPS)[number];
 
 export const sectionId = (step: Step) => `section-${step}`;
 
-/** The step that contains a field of a request. Fields that are missing here: `resources`. */
+/** The step that contains a field of a request. Fields that are not listed are in `resources`. */
 const FIELDS = new Map<string, Step>([
   ['type', 'type'],
   ['owner', 'type'],

@@ -36,7 +36,7 @@ export function DeployModel({ model, onClose }: DeployModelProps) {
   const chosen = useChosenProject();
   const { data: me } = useQuery(meQuery);
   const { data: stores } = useQuery(storesQuery);
-  // An endpoint is charged to an ordinary project; a user has few projects.
+  // Endpoints are charged to ordinary projects, so exclude the model stores.
   const projects =
     stores && me?.projects.filter(({ id }) => stores.every(store => store.id !== id));
   const initial = projects?.find(({ id }) => id === chosen?.id) ?? projects?.[0];

@@ -8,7 +8,7 @@ import { CodeBlock } from './CodeBlock';
 import type { FormulaProps } from './Formula';
 import { MarkdownParser } from './MarkdownParser';
 
-/** While an answer arrives, its Markdown is parsed this often. */
+/** Interval of parsing the Markdown of an answer while it arrives. */
 const PARSE_MILLIS = 250;
 const WEB_ADDRESS = /^https?:\/\//i;
 

@@ -36,7 +36,7 @@ export function CodeBlock({ text, language }: CodeBlockProps) {
   );
 }
 
-/** The parts of the code; undefined if it has no colors, or they belong to a former text. */
+/** The parts of the code; undefined if it has no colors, or they belong to an earlier text. */
 function useHighlighted(text: string, language: string | undefined): CodePart[] | undefined {
   const [found, setFound] = useState<{ text: string; parts: CodePart[] | undefined }>();
   useEffect(() => {

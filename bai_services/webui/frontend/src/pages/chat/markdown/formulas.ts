@@ -22,7 +22,7 @@ const LAST = '\uE001';
 const MARK = /\uE000(\d+)\uE001/g;
 
 /**
- * Matches what has no formulas (code, escaped characters, addresses), or a formula. As in Pandoc, a
+ * Matches text without formulas (code, escaped characters, URLs), or a formula. As in Pandoc, a
  * single dollar sign begins a formula only before a character other than a space, and ends it only
  * after such a character and before anything but a digit: "$5 or $10" has no formula.
  */

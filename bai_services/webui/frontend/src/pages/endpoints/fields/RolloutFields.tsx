@@ -5,7 +5,7 @@ import { MoreFields } from './MoreFields';
 const STRATEGIES = ['rolling', 'blue-green', 'canary'] as const;
 type Strategy = (typeof STRATEGIES)[number];
 
-/** How a revision replaces the former one. */
+/** How a new revision replaces the current one. */
 export function RolloutFields() {
   const { t } = useTranslation();
   const strategy = Form.useWatch<Strategy | undefined>(['rollout', 'strategy']) ?? 'rolling';

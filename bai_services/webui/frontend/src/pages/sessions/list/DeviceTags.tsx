@@ -3,7 +3,7 @@ import { Tag } from '../../../components/Tag';
 import type { Session } from '../../../data/sessions/sessions';
 import { deviceGroups } from './deviceGroups';
 
-/** The devices of a session with the number of whole ones or the share, and the enforcement. */
+/** The devices of a session with the number of whole devices or the share, and the enforcement. */
 export function DeviceTags({ session }: { session: Session }) {
   const { t } = useTranslation();
   return (

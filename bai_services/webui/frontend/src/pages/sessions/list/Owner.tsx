@@ -8,7 +8,7 @@ import type { Session } from '../../../data/sessions/sessions';
 /** The e-mail addresses of the owners in a list, by user name. */
 export const Emails = createContext<ReadonlyMap<string, string> | undefined>(undefined);
 
-/** Read the addresses for `Emails`, if the user may see those of other users. */
+/** Read the addresses for `Emails`, if the user may see addresses of other users. */
 export function useEmails(sessions: readonly Session[]) {
   const { data: me } = useQuery(meQuery);
   const seesOthers = me !== undefined && me.role !== 'user';
