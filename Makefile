@@ -63,7 +63,7 @@ packages:
 test-fast: install $(STAMP)-compiled
 	$(PYTEST) --numprocesses=3 tests/core tests/db tests/api
 
-# Each fuzz test (one per operation of the API and role) sends 320 requests.
+# Each fuzz test (one per operation of the API) generates 320 requests, which two roles send.
 soak: export BAI_FAULT_CYCLES = 200
 soak: export BAI_FUZZ_EXAMPLES = 320
 soak: export BAI_QUEUE_SESSIONS = 500
