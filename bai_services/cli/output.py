@@ -17,6 +17,9 @@ from .text import json_text, printable, printable_log
 
 # Console width for a file or a pipe: large, so that long lines are not truncated.
 _PIPE_WIDTH = 1000
+# Fields with messages of the manager: times within their text are shown in the local time zone. In
+# other texts, such as commands, they are not changed.
+_MESSAGES = frozenset({"message", "notices", "reason", "status_info", "text"})
 
 
 def console() -> Console:
@@ -89,7 +92,10 @@ def print_table(
     """
     target = console()
     texts = [
-        {column: cell(row.get(column), is_relative=target.is_terminal) for column in columns}
+        {
+            column: _field(column, row.get(column), is_relative=target.is_terminal)
+            for column in columns
+        }
         for row in rows
     ]
     if not texts:
@@ -110,7 +116,7 @@ def print_fields(item: Mapping[str, Any], *, as_json: bool) -> None:
     shown = {name: value for name, value in item.items() if value not in (None, "", [], {})}
     width = max((len(name) for name in shown), default=0)
     for name, value in shown.items():
-        for number, line in enumerate(cell(value).splitlines()):
+        for number, line in enumerate(_field(name, value).splitlines()):
             label = Text(("" if number else name).ljust(width + 2), style="bold")
             target.print(label.append(Text(line, style="not bold")), soft_wrap=True)
 
@@ -131,6 +137,11 @@ def print_log(text: str) -> None:
 def note(text: str) -> None:
     """Print a note to standard error; standard output contains only the result."""
     print(printable(text), file=sys.stderr)
+
+
+def _field(name: str, value: Any, *, is_relative: bool = False) -> str:
+    text = cell(value, is_relative=is_relative)
+    return units.with_local_times(text) if name in _MESSAGES else text
 
 
 def cell(value: Any, *, is_relative: bool = False) -> str:

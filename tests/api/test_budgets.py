@@ -185,6 +185,49 @@ async def test_month_budget_begins_again_in_a_new_month(api: Api) -> None:
     assert again.blocked_at == datetime(2027, 1, 1, tzinfo=UTC)
 
 
+async def test_nothing_is_spent_of_a_budget_of_zero_before_its_period(api: Api) -> None:
+    user = await api.client("user")
+    session = await user.post("/sessions", {"name": "early", **SMALL})
+    await FakeAgent(api.agent).beat()
+    await run(api, session["id"])
+    now = api.world.clock()
+    period = {
+        "starts_at": (now + timedelta(hours=2)).isoformat(),
+        "ends_at": (now + timedelta(days=1)).isoformat(),
+    }
+    made = await make(api, amount=0, **period)
+    api.world.clock.advance(minutes=50)
+    await api.world.manager.usage.budget_watch.step()
+    shown = await user.get(f"/budgets/{made['project_id']}")
+    assert (shown["spent"], shown["spent_percent"], shown["blocked_at"]) == (0, 0, None)
+    assert await notices(api) == []
+    api.world.clock.advance(hours=3)
+    await api.world.manager.usage.budget_watch.step()
+    shown = await user.get(f"/budgets/{made['project_id']}")
+    assert shown["spent_percent"] == 100 and shown["blocked_at"] is not None
+
+
+async def test_month_of_a_budget_is_the_month_of_reports(api: Api) -> None:
+    """In a time zone with half hours, both begin at the same full hour of UTC."""
+    user, zone = await api.client("user"), "Asia/Kolkata"
+    # 23:20 on the last day of the month: the next month begins at 18:30 UTC.
+    now = api.world.clock()
+    last_day = month_of(now, ZoneInfo(zone))[1] - timedelta(minutes=40)
+    api.world.clock.advance(seconds=(last_day - now).total_seconds())
+    made = await make(
+        api, amount=1000, mode="warn", period="month", time_zone=zone, starts_at=None, ends_at=None
+    )
+    session = await user.post("/sessions", {"name": "midnight", **SMALL})
+    await run(api, session["id"])
+    api.world.clock.advance(hours=3)
+    await api.world.manager.usage.budget_watch.step()
+    spent = (await user.get(f"/budgets/{made['project_id']}"))["spent"]
+    since = (api.world.clock() - timedelta(days=2)).isoformat()
+    report = await user.get("/usage", every="month", since=since, time_zone=zone, slot="sessions")
+    month = max(report["rows"], key=lambda row: row["start"])
+    assert spent == pytest.approx(month["cost"])
+
+
 async def test_permissions_and_validation(api: Api) -> None:
     made = await make(api)
     user, admin = await api.client("user"), await api.client("admin")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -194,6 +196,100 @@ def test_growth_takes_everything_that_fits(cluster: Cluster) -> None:
             missing = session.preferred[slot] - session.size[slot]
             left = [headroom.get(s, {}).get(slot, missing) for s in session.scopes]
             assert min(missing, free, *left) < step
+
+
+def smallest_loss(cluster: Cluster, waiting: WaitingSession) -> float | None:
+    """Return the smallest loss with which a session can start, by trying all sizes of the others;
+    None if it cannot start.
+    """
+    sessions, agents, headroom, _ = cluster
+    best: float | None = None
+    if any(headroom.get(scope, {}).get("sessions", 1) < 1 for scope in waiting.scopes):
+        return None
+    for agent in (a for a in agents if a.id in waiting.agents):
+        costs: list[dict[frozenset[str], float]] = []
+        for slot, step in (("cpu", CORE), ("cuda.shares", 50)):
+            place = agent.slots if slot == "cpu" else agent.devices
+            free = place["cpu" if slot == "cpu" else f"{agent.id}-g"]
+            costs.append({})
+            choices = [
+                range(0, (s.size[slot] - s.minimum[slot] if s.may_shrink else 0) + 1, step)
+                for s in sessions
+            ]
+            for given_ in product(*choices):
+                pairs = list(zip(sessions, given_, strict=True))
+                here = sum(n for s, n in pairs if s.agent_id == agent.id)
+                is_enough = free + here >= waiting.slots[slot] and all(
+                    headroom[scope][slot] + sum(n for s, n in pairs if scope in s.scopes)
+                    >= waiting.slots[slot]
+                    for scope in waiting.scopes
+                    if slot in headroom.get(scope, {})
+                )
+                if is_enough:
+                    resized = frozenset(s.id for s, n in pairs if n)
+                    loss = sum(n / s.size[slot] for s, n in pairs)
+                    costs[-1][resized] = min(loss, costs[-1].get(resized, loss))
+        losses = [
+            one + other + 0.01 * len(a | b)
+            for (a, one), (b, other) in product(costs[0].items(), costs[1].items())
+        ]
+        best = min([*losses, *([] if best is None else [best])], default=None)
+    return best
+
+
+def crowded(random: Random) -> Cluster:
+    """Return a cluster in which one session waits, and others must usually shrink for it."""
+    sessions = []
+    for number in range(4):
+        low, share = random.randint(1, 4) * CORE, random.randint(1, 10) * 50
+        agent = random.choice(("a0", "a0", "a1"))
+        size = {
+            "cpu": low + random.randint(0, 3) * CORE,
+            "cuda.shares": share + random.randint(0, 3) * 50,
+        }
+        sessions.append(
+            ElasticSession(
+                id=f"e{number}",
+                agent_id=agent,
+                scopes=(random.choice(SCOPES),),
+                size=ResourceSlots(size),
+                minimum=ResourceSlots({"cpu": low, "cuda.shares": share}),
+                preferred=ResourceSlots(size),
+                devices={"cuda.shares": f"{agent}-g"},
+            )
+        )
+    agents = [
+        FreeAgent(
+            f"a{n}",
+            {"cpu": random.randint(0, 1) * CORE},
+            {f"a{n}-g": random.randint(0, 2) * 50},
+            {f"a{n}-g": "cuda"},
+        )
+        for n in range(2)
+    ]
+    headroom: Headroom = {
+        scope: {"cpu": random.randint(0, 3) * CORE, "sessions": 2}
+        for scope in SCOPES
+        if random.random() < 0.7
+    }
+    need = {"cpu": random.randint(1, 5) * CORE, "cuda.shares": random.randint(1, 6) * 50}
+    scopes = (random.choice(SCOPES),)
+    one = WaitingSession("w", scopes, ResourceSlots(need), frozenset(("a0", "a1")), "cuda.shares")
+    return sessions, agents, headroom, [one]
+
+
+@given(st.integers(0, 10**9))
+def test_loss_for_a_waiting_session_is_the_smallest_possible(seed: int) -> None:
+    cluster = crowded(Random(seed))
+    best = smallest_loss(cluster, cluster[3][0])
+    if best is None:
+        return
+    old = {session.id: session.size for session in cluster[0]}
+    loss = sum(
+        0.01 + sum(1 - change.size[slot] / had for slot, had in old[change.session_id].items())
+        for change in decide(*cluster)
+    )
+    assert abs(loss - best) < 1e-9
 
 
 def test_smallest_loss_is_chosen() -> None:

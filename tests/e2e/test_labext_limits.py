@@ -13,9 +13,10 @@ import pytest
 from tests.e2e import lab
 from tests.e2e.lab import sign_in
 from tests.e2e.panel import app_row, load, open_panel, panel_of, take_screenshot
-from tests.e2e.sessions import checked, start, wait_for
+from tests.e2e.sessions import checked, start, stop, wait_for
 from tests.hub import RunningHub
 from tests.testbed.jupyter import JupyterServer
+from tests.testbed.wait import wait_until
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Route
@@ -70,6 +71,17 @@ def idle_since(rest: httpx.Client, session: dict[str, Any]) -> datetime:
     return datetime.fromisoformat(row["idle_since"])
 
 
+def has_warning(rest: httpx.Client, session: dict[str, Any]) -> bool:
+    checks = checked(rest.get(f"/sessions/{session['id']}"), 200)["idle_checks"]
+    return any(check["warning_seconds"] is not None for check in checks)
+
+
+def report_activity(hub: RunningHub, rest: httpx.Client, session: dict[str, Any]) -> None:
+    token = rest.headers["Authorization"].partition(" ")[2]
+    server = JupyterServer(hub.url + session["url"], token)
+    assert server.request("POST", "bai/api/session/activity").status_code == 200
+
+
 def wait_for_idle_timeout(hub: RunningHub, session: dict[str, Any]) -> None:
     """Set an idle timeout of 3 s and wait until it stops the session.
 
@@ -80,15 +92,41 @@ def wait_for_idle_timeout(hub: RunningHub, session: dict[str, Any]) -> None:
     checked(admin.patch("/keypair-policies/default", json=limit), 200)
     # Report activity: the manager's response sets the time of the session's next report, which
     # depends on the timeout.
-    token = rest.headers["Authorization"].partition(" ")[2]
-    server = JupyterServer(hub.url + session["url"], token)
-    assert server.request("POST", "bai/api/session/activity").status_code == 200
+    report_activity(hub, rest, session)
     ended = wait_for(rest, session["id"], "TERMINATED")
     assert ended["status_info"].startswith("idle-timeout: unused for 3s"), ended
     steps = checked(rest.get(f"/sessions/{session['id']}/history"), 200)["items"]
     assert [step["reason"] for step in steps if step["to_status"] == "TERMINATING"] == [
         ended["status_info"]
     ]
+
+
+async def test_a_warning_of_an_idle_checker_has_its_rule_and_a_keep_alive(
+    browser: Browser, hub: RunningHub, tmp_path: Path
+) -> None:
+    rest, admin = hub.rest("user"), hub.rest("admin")
+    session = start(rest, "panel-checker")
+    checker = {"name": "panel-checker", "type": "network", "max_seconds": 900}
+    checked(admin.post("/idle-checkers", json={**checker, "warnings_seconds": [890]}), 201)
+    try:
+        binding = {"checker": "panel-checker", "scope": "user", "scope_key": "user"}
+        checked(admin.post("/idle-checker-bindings", json=binding), 201)
+        report_activity(hub, rest, session)
+        wait_until(lambda: has_warning(rest, session), 120, "the warning of the checker")
+        async with panel_of(browser, hub, session) as page:
+            rule = "unused for 15min, the maximum of idle checker panel-checker"
+            toast = page.locator(".Toastify").get_by_text(rule)
+            await toast.wait_for(timeout=lab.TIMEOUT_MS)
+            await page.locator("#bai-session-panel").get_by_text(rule).wait_for()
+            await take_screenshot(page, "checker-warning", tmp_path)
+            kept = page.locator(".Toastify").get_by_role("button", name="Keep alive (left: 3)")
+            await kept.click()
+            await toast.wait_for(state="hidden")
+            (check,) = checked(rest.get(f"/sessions/{session['id']}"), 200)["idle_checks"]
+            assert check["keep_alives_left"] == 2
+    finally:
+        admin.delete("/idle-checkers/panel-checker")
+        stop(rest, session["id"])
 
 
 async def test_the_panel_warns_before_time_limits_extends_the_session_and_shows_the_end(

@@ -1,7 +1,7 @@
 /** Formatting of quantities, times and coded texts for users. */
 
 import type { Translate } from './i18n';
-import type { CodedText } from './types';
+import type { CodedText, IdleCheck } from './types';
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const SUFFIXES = 'kmgtpe';
@@ -108,4 +108,14 @@ function valueText(t: Translate, name: string, value: string | number): string {
     return inLocalTime(String(value));
   }
   return name === 'status' ? t(String(value)) : String(value);
+}
+
+/** When and by which rule an idle checker stops the session in `left` seconds, with its values. */
+export function idleCheckText(t: Translate, check: IdleCheck, left: number): string {
+  const isLifetime = check.type === 'session-lifetime';
+  return t(isLifetime ? 'lifetime-check-stops-in' : 'idle-check-stops-in', {
+    time: duration(left),
+    at: inLocalTime(check.ends_at ?? ''),
+    rule: reasonText(t, check.reason, check.coded)
+  });
 }

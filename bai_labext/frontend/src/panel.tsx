@@ -5,10 +5,16 @@ import type { Actions } from './actions';
 import { Apps } from './apps';
 import { Button } from './button';
 import { Charts } from './charts';
-import { endingCheck, idleSecondsLeft, idleStepReached, secondsLeft } from './stopTimes';
+import {
+  endingCheck,
+  idleSecondsLeft,
+  idleStepReached,
+  keepAlivesOf,
+  secondsLeft
+} from './stopTimes';
 import { Details } from './details';
 import { Folders } from './folders';
-import { duration } from './format';
+import { duration, idleCheckText } from './format';
 import type { Model } from './model';
 import { deviceNotices } from './samples';
 import { Sessions } from './sessions';
@@ -179,11 +185,11 @@ function StopNotice({ model, actions, t }: Props): React.ReactElement {
       )}
       {check && (
         <div className="bai-Notice bai-mod-alarm">
-          <p>{t('idle-stops-in', { time: duration(secondsLeft(check) ?? 0) })}</p>
-          {check.keep_alives_left > 0 && (
+          <p>{idleCheckText(t, check, secondsLeft(check) ?? 0)}</p>
+          {keepAlivesOf(check) > 0 && (
             <div className="bai-Buttons">
               <Button
-                label={`${t('still-here')} (${check.keep_alives_left})`}
+                label={t('keep-alive-left', { count: keepAlivesOf(check) })}
                 onClick={() => actions.keepAlive()}
               />
             </div>

@@ -1,7 +1,15 @@
 import { Notification } from '@jupyterlab/apputils';
 
-import { idleSecondsLeft, idleStepReached, isEnded, secondsLeft, stepReached } from './stopTimes';
-import { duration } from './format';
+import {
+  endingCheck,
+  idleSecondsLeft,
+  idleStepReached,
+  isEnded,
+  keepAlivesOf,
+  secondsLeft,
+  stepReached
+} from './stopTimes';
+import { duration, idleCheckText } from './format';
 import type { Model } from './model';
 import type { Translate } from './i18n';
 import type { Session } from './types';
@@ -10,12 +18,20 @@ import type { Session } from './types';
 interface PostponeActions {
   extendSession(): void;
   resetIdleTime(): void;
+  keepAlive(): void;
 }
+
+/**
+ * The end computed by a utilization checker varies slightly with its samples. A smaller change does
+ * not restart the warnings.
+ */
+const END_TOLERANCE_SECONDS = 60;
 
 /** Notifications of the session: before its stop, when its agent is drained, and after its end. */
 export class StopNotifications {
   private readonly endWarning = new StepWarning();
   private readonly idleWarning = new StepWarning();
+  private readonly checkWarning = new StepWarning();
   private isDraining = false;
   private hasEnded = false;
 
@@ -33,6 +49,7 @@ export class StopNotifications {
     if (session && !trouble) {
       this.checkEnd(session);
       this.checkIdleTime(session);
+      this.checkIdleCheckers(session);
       this.checkDrain(session);
     }
     const hasEnded = trouble?.kind === 'ended' || (session !== null && isEnded(session));
@@ -65,6 +82,23 @@ export class StopNotifications {
     );
   }
 
+  private checkIdleCheckers(session: Session): void {
+    const check = endingCheck(session.idle_checks);
+    if (!check) {
+      this.checkWarning.reset();
+      return;
+    }
+    const left = secondsLeft(check) ?? 0;
+    const count = keepAlivesOf(check);
+    const keepAlive = {
+      label: this.t('keep-alive-left', { count }),
+      callback: () => this.postpone.keepAlive()
+    };
+    this.checkWarning.update(check.ends_at, check.warning_seconds, () =>
+      this.warn(idleCheckText(this.t, check, left), count > 0 ? [keepAlive] : [])
+    );
+  }
+
   private warn(text: string, actions: { label: string; callback: () => void }[]): string {
     return Notification.warning(text, {
       autoClose: false,
@@ -89,10 +123,9 @@ class StepWarning {
 
   /** Call `notify` if a new step is reached; `notify` returns the id of the notification. */
   update(endsAt: string | null, step: number | null, notify: () => string): void {
-    if (endsAt !== this.endsAt) {
+    if (isOtherEnd(endsAt, this.endsAt)) {
+      this.reset();
       this.endsAt = endsAt;
-      this.step = null;
-      this.dismiss();
     }
     if (step === null || step === this.step) {
       return;
@@ -102,10 +135,23 @@ class StepWarning {
     this.notification = notify();
   }
 
+  /** Dismiss the notification and restart the steps. */
+  reset(): void {
+    this.endsAt = null;
+    this.step = null;
+    this.dismiss();
+  }
+
   private dismiss(): void {
     if (this.notification !== null) {
       Notification.dismiss(this.notification);
       this.notification = null;
     }
   }
+}
+
+function isOtherEnd(one: string | null, other: string | null): boolean {
+  return one === null || other === null
+    ? one !== other
+    : Math.abs(Date.parse(one) - Date.parse(other)) > END_TOLERANCE_SECONDS * 1000;
 }

@@ -1,5 +1,7 @@
 /** Remaining time until a session is stopped, and the steps at which warnings are shown. */
 
+import type { IdleCheck } from './types';
+
 const FIRST_WARNING_SECONDS = 30 * 60;
 /** Remaining times at which a warning is shown. */
 const WARNING_STEPS_SECONDS = [FIRST_WARNING_SECONDS, 10 * 60, 2 * 60];
@@ -27,19 +29,20 @@ export function idleSecondsLeft(session: Idleness, now = Date.now()): number | n
   return secondsLeft({ ends_at: session.idle_ends_at }, now);
 }
 
-/**
- * The idle checker that stops the session first, if a warning is due. Lifetimes are left out: use
- * does not postpone them.
- */
+/** The idle checker that stops the session first, if one of its warnings is due. */
 export function endingCheck<
-  Check extends { type: string; is_dry_run: boolean; ends_at: string | null }
->(checks: readonly Check[] | null | undefined, now = Date.now()): Check | null {
+  Check extends Pick<IdleCheck, 'is_dry_run' | 'ends_at' | 'warning_seconds'>
+>(checks: readonly Check[] | null | undefined): Check | null {
+  const end = (check: Check): number => Date.parse(check.ends_at ?? '');
   const ending = (checks ?? [])
-    .filter(check => !check.is_dry_run && check.type !== 'session-lifetime')
-    .map(check => ({ check, left: secondsLeft(check, now) ?? Infinity }))
-    .filter(({ left }) => left <= FIRST_WARNING_SECONDS)
-    .sort((one, other) => one.left - other.left);
-  return ending[0]?.check ?? null;
+    .filter(check => !check.is_dry_run && check.ends_at && check.warning_seconds !== null)
+    .sort((one, other) => end(one) - end(other));
+  return ending[0] ?? null;
+}
+
+/** Number of times that a user can postpone the stop by an idle checker. */
+export function keepAlivesOf(check: Pick<IdleCheck, 'type' | 'keep_alives_left'>): number {
+  return check.type === 'session-lifetime' ? 0 : check.keep_alives_left;
 }
 
 /** The lowest warning step that the remaining time has reached; null if it has reached none. */

@@ -66,10 +66,16 @@ export interface Session {
 
 export interface IdleCheck {
   checker: string;
-  type: string;
+  type: 'network' | 'session-lifetime' | 'utilization';
   is_dry_run: boolean;
   /** When the checker stops the session unless it is used; null: not foreseeable. */
   ends_at: string | null;
+  /** The latest warning whose time has come, in seconds before the end; null: none. */
+  warning_seconds: number | null;
+  /** The rule with its window and values, in English. */
+  reason: string;
+  /** The same text as a code with values. */
+  coded: CodedText | null;
   keep_alives_left: number;
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { reasonText } from '../src/format.ts';
+import { idleCheckText, inLocalTime, reasonText } from '../src/format.ts';
 
 const TEXTS: Record<string, string> = {
   PENDING: '대기 중',
@@ -27,4 +27,37 @@ test('the English message is shown if the code, its text or a value is missing',
   for (const coded of [null, unknown, without, { ...one('a'), parts: [unknown] }]) {
     assert.equal(reasonText(korean, 'the message', coded), 'the message');
   }
+});
+
+test('the text of an idle check has its rule, values, window, end and the remaining time', () => {
+  const texts: Record<string, string> = {
+    'idle-check-stops-in': 'in {time}, at {at}, unless used. {rule}',
+    'lifetime-check-stops-in': 'in {time}, at {at}. {rule}',
+    'reasons.idle-utilization': '{parts:, } / {percent}% / {window_seconds} / {name}',
+    'reasons.metric-below': '{metric} {value} < {limit}'
+  };
+  const translate = (key: string, values: Record<string, string | number> = {}) =>
+    (texts[key] ?? key).replace(/\{(time|at|rule)\}/g, (_, name: string) => String(values[name]));
+  const metric = { metric: 'cpu_util', value: '1.2', limit: '5' };
+  const check = {
+    checker: 'gpu',
+    type: 'utilization' as const,
+    is_dry_run: false,
+    ends_at: '2030-01-01T00:10:00Z',
+    warning_seconds: 600,
+    reason: 'idle-utilization',
+    coded: {
+      code: 'idle-utilization',
+      values: { name: 'gpu', percent: 95, window_seconds: 1800 },
+      parts: [{ code: 'metric-below', values: metric, parts: [] }]
+    },
+    keep_alives_left: 2
+  };
+  const at = inLocalTime(check.ends_at);
+  assert.equal(
+    idleCheckText(translate, check, 600),
+    `in 0:10:00, at ${at}, unless used. cpu_util 1.2 < 5 / 95% / 0:30:00 / gpu`
+  );
+  const lifetime = { ...check, type: 'session-lifetime' as const, reason: 'too long', coded: null };
+  assert.equal(idleCheckText(translate, lifetime, 600), `in 0:10:00, at ${at}. too long`);
 });

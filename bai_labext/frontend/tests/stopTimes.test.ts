@@ -6,6 +6,7 @@ import {
   idleSecondsLeft,
   idleStepReached,
   isEnded,
+  keepAlivesOf,
   secondsLeft,
   stepReached,
   type Idleness
@@ -57,21 +58,27 @@ test('idleSecondsLeft is null without an idle timeout and never negative', () =>
   assert.equal(idleSecondsLeft({ idle_since: null, idle_ends_at: null }, NOW), null);
 });
 
-test('endingCheck is the first idle check whose end is near', () => {
-  const check = (type: string, ends_at: string | null, is_dry_run = false) => ({
-    type,
+test('endingCheck is the first idle check with a warning that is due', () => {
+  const check = (ends_at: string | null, warning_seconds: number | null, is_dry_run = false) => ({
     ends_at,
+    warning_seconds,
     is_dry_run
   });
-  const soon = check('utilization', '2030-01-01T00:10:00Z');
+  const soon = check('2030-01-01T00:10:00Z', 600);
   const checks = [
-    check('utilization', '2030-01-01T00:20:00Z'),
+    check('2030-01-01T00:20:00Z', 1800),
     soon,
-    check('network', '2030-01-01T00:05:00Z', true),
-    check('session-lifetime', '2030-01-01T00:01:00Z'),
-    check('network', null)
+    check('2030-01-01T00:05:00Z', null),
+    check('2030-01-01T00:05:00Z', 600, true),
+    check(null, 600)
   ];
-  assert.equal(endingCheck(checks, NOW), soon);
-  assert.equal(endingCheck([check('network', '2030-01-01T01:00:00Z')], NOW), null);
-  assert.equal(endingCheck(undefined, NOW), null);
+  assert.equal(endingCheck(checks), soon);
+  assert.equal(endingCheck([check('2030-01-01T00:20:00Z', null)]), null);
+  assert.equal(endingCheck(undefined), null);
+});
+
+test('no keep-alive postpones the stop by a lifetime checker', () => {
+  const types = ['utilization', 'network', 'session-lifetime'] as const;
+  const left = types.map(type => keepAlivesOf({ type, keep_alives_left: 2 }));
+  assert.deepEqual(left, [2, 2, 0]);
 });

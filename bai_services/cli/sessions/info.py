@@ -52,7 +52,7 @@ def session_screen(connection: Connection, session: Mapping[str, Any]) -> Screen
     if session["status"] == Status.PENDING:
         _add_queue(screen, session)
     else:
-        screen.add("Reason", session["status_info"])
+        screen.add("Reason", units.with_local_times(session["status_info"]))
     location = f" on {session['agent']}" if session["agent"] else f" in {session['resource_group']}"
     screen.add("Image", session["image"] + location)
     _add_resources(screen, session)
@@ -71,7 +71,7 @@ def session_screen(connection: Connection, session: Mapping[str, Any]) -> Screen
     screen.pair(("Ends", units.relative_text(session["ends_at"])), ("Idle stop", _idle(session)))
     _add_preemption(screen, session)
     for notice in session["notices"]:
-        screen.add("Note", notice)
+        screen.add("Note", units.with_local_times(notice))
     if session["status"] not in ENDED:
         is_usable = session["status"] == Status.RUNNING and session["type"] != SessionType.BATCH
         path = session["url"] if is_usable else session["page"]
@@ -173,7 +173,7 @@ def _add_preemption(screen: Screen, session: Mapping[str, Any]) -> None:
         return
     then = ", then waits in the queue" if preemption["mode"] == "reschedule" else ""
     when = units.relative_text(preemption["stops_at"])
-    screen.add("Stops", f"{when}{then}: {preemption['reason']}")
+    screen.add("Stops", f"{when}{then}: {units.with_local_times(preemption['reason'])}")
 
 
 def next_commands(session: Mapping[str, Any]) -> Iterable[str]:

@@ -3,6 +3,9 @@
 Waiting sessions come first: while any session waits for capacity, no session grows. Elastic
 sessions shrink only if a waiting session can then start. Under a constant load, the first call
 returns all changes and the next call returns none.
+
+What the sessions lose for a waiting session is the minimum, unless the search for it exceeds
+``MAX_STEPS``.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, product
+from heapq import heappop, heappush
+from itertools import product
 
 from ..resources import ResourceSlots
 from ..sessions.resizing import step_of
@@ -20,6 +24,11 @@ from .caps import SESSIONS, Scope
 MAX_WAITING = 20
 # Maximum number of agents or devices that are tried for one waiting session.
 MAX_TRIED = 50
+# Maximum number of steps that one call of ``decide`` examines in its search for the smallest loss.
+# Beyond it, sessions shrink in the better of two fixed orders.
+MAX_STEPS = 5_000
+# The loss of each resize, in addition to the fractions of the slots that a session loses.
+RESIZE_LOSS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +193,11 @@ def decide(
     state = _State(sessions, agents, headroom)
     if not waiting:
         return _grown(state)
+    search = _Search()
     made: list[Resizing] = []
     for session in [one for one in waiting if one.is_plain][:MAX_WAITING]:
         before = dict(state.sizes)
-        after = _with_space(state, session)
+        after = _with_space(state, session, search)
         if after is None:
             continue
         state = after
@@ -199,26 +209,136 @@ def decide(
     return list({one.session_id: one for one in made}.values())
 
 
-def _with_space(state: _State, session: WaitingSession) -> _State | None:
-    """Return the state after a waiting session has started with the smallest loss of the others.
+def _with_space(state: _State, session: WaitingSession, search: _Search) -> _State | None:
+    """Return the state after the start of a waiting session, with the smallest loss for the others.
 
-    Return None if the session cannot start.
+    Return None if it cannot start. The loss is the minimum unless the search ends early.
     """
     best: tuple[float, str, str, _State] | None = None
-    places = (
+    places = [
         (agent_id, place)
         for agent_id in sorted(session.agents & state.agents.keys())
         for place in _places(state.agents[agent_id], session)
         if state.may_fit(session, agent_id, place)
-    )
-    for (agent_id, place), ranking in product(islice(places, MAX_TRIED), _RANKINGS):
+    ][:MAX_TRIED]
+    for (agent_id, place), ranking in product(places, _RANKINGS):
         tried = state.copy()
         if not _fit(tried, session, agent_id, place, ranking):
             continue
         key = (_loss(state, tried), agent_id, place)
         if best is None or key < best[:3]:
             best = (*key, tried)
+    for agent_id, place in places if best is not None and best[0] > 0 else ():
+        assert best is not None
+        given = search.smallest(state, _shortages(state, session, agent_id, place), best[0])
+        if given is None:
+            continue
+        tried = state.copy()
+        for (key_of, slot), amount in given.items():
+            tried.change(tried.sessions[key_of], slot, -amount)
+        _start(tried, session, agent_id, place)
+        best = (_loss(state, tried), agent_id, place, tried)
     return None if best is None else best[3]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shortage:
+    """What is missing of a slot in a quota or on an agent, and the sessions that can give it.
+
+    ``largest``: the largest amount of the slot that one of them has.
+    """
+
+    slot: str
+    missing: int
+    holders: frozenset[str]
+    largest: int
+
+
+def _shortages(
+    state: _State, session: WaitingSession, agent_id: str, place: str
+) -> list[_Shortage]:
+    found = []
+    for slot, need in session.slots.items():
+        at = place if slot == session.share else slot
+        holders = state.holders(agent_id, slot, at)
+        amounts = [(need - state.free.get((agent_id, at), 0), holders)]
+        for scope in session.scopes:
+            in_scope = [s for s in state.sessions.values() if scope in s.scopes]
+            amounts.append((need - state.left.get((scope, slot), need), in_scope))
+        for missing, candidates in amounts:
+            givers = frozenset(s.id for s in candidates if state.surplus(s, slot) > 0)
+            if missing > 0:
+                largest = max((state.sizes[key][slot] for key in givers), default=1)
+                found.append(_Shortage(slot, missing, givers, largest))
+    return found
+
+
+_Given = dict[tuple[str, str], int]
+
+
+class _Search:
+    """A best-first search (A*) for the smallest loss that covers all shortages.
+
+    A step takes from one session what one shortage lacks, or its whole surplus. A minimum is among
+    the sequences of such steps: at a vertex of the covering problem, each session gives nothing,
+    all, or what is left of a shortage.
+    """
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    def smallest(
+        self, state: _State, shortages: Sequence[_Shortage], limit: float
+    ) -> _Given | None:
+        """Return what each session gives of a slot; None if no loss below ``limit`` was found."""
+        heap: list[tuple[float, tuple[tuple[tuple[str, str], int], ...]]] = [(0.0, ())]
+        known = {heap[0][1]}
+        while heap and self._steps < MAX_STEPS:
+            _, items = heappop(heap)
+            given = dict(items)
+            open_ = [(one, left) for one in shortages if (left := _left(one, given)) > 0]
+            if not open_:
+                return given
+            for one, left in open_:
+                step = step_of(one.slot)
+                self._steps += len(one.holders)
+                for key in one.holders:
+                    before = given.get((key, one.slot), 0)
+                    surplus = state.surplus(state.sessions[key], one.slot) - before
+                    amount = min(surplus, -(-left // step) * step)
+                    if amount <= 0:
+                        continue
+                    after = {**given, (key, one.slot): before + amount}
+                    frozen = tuple(sorted(after.items()))
+                    bound = _cost(state, after) + _remaining_cost(shortages, after)
+                    if frozen not in known and bound < limit - 1e-9:
+                        known.add(frozen)
+                        heappush(heap, (bound, frozen))
+        return None
+
+
+def _left(shortage: _Shortage, given: _Given) -> int:
+    taken = sum(
+        amount
+        for (key, slot), amount in given.items()
+        if slot == shortage.slot and key in shortage.holders
+    )
+    return shortage.missing - taken
+
+
+def _cost(state: _State, given: _Given) -> float:
+    fractions = sum(amount / state.sizes[key][slot] for (key, slot), amount in given.items())
+    return fractions + RESIZE_LOSS * len({key for key, _ in given})
+
+
+def _remaining_cost(shortages: Sequence[_Shortage], given: _Given) -> float:
+    """Return a lower bound of what it costs to cover the shortages that are left."""
+    by_slot: dict[str, float] = {}
+    for one in shortages:
+        left = _left(one, given)
+        if left > 0:
+            by_slot[one.slot] = max(by_slot.get(one.slot, 0.0), left / one.largest)
+    return sum(by_slot.values())
 
 
 def _places(agent: FreeAgent, session: WaitingSession) -> list[str]:
@@ -272,13 +392,17 @@ def _fit(
         holders = tried.holders(agent_id, slot, at)
         if missing > 0 and not _free_up(tried, holders, slot, missing, ranking):
             return False
+    _start(tried, session, agent_id, place)
+    return True
+
+
+def _start(tried: _State, session: WaitingSession, agent_id: str, place: str) -> None:
     for slot, need in session.slots.items():
         at = place if slot == session.share else slot
         tried.take(agent_id, at, session.scopes, slot, need)
     for scope in session.scopes:
         if (scope, SESSIONS) in tried.left:
             tried.left[scope, SESSIONS] -= 1
-    return True
 
 
 def _free_up(
@@ -312,14 +436,14 @@ def _free_up(
 
 
 def _loss(before: _State, after: _State) -> float:
-    """Return the sum of the fractions that sessions lose of their slots, plus 0.01 for each session
-    that is resized.
+    """Return the sum of the fractions that sessions lose of their slots, plus ``RESIZE_LOSS`` for
+    each session that is resized.
     """
     loss = 0.0
     for key, size in after.sizes.items():
         had = before.sizes[key]
         if size != had:
-            loss += 0.01 + sum(1 - size.get(slot, 0) / had[slot] for slot in had)
+            loss += RESIZE_LOSS + sum(1 - size.get(slot, 0) / had[slot] for slot in had)
     return loss
 
 

@@ -83,6 +83,11 @@ def full_hour(seconds: float) -> int:
     return int(seconds // HOUR) * HOUR
 
 
+def next_full_hour(seconds: float) -> int:
+    """Return the start of the first hour (UTC) that does not begin before a time."""
+    return -full_hour(-seconds)
+
+
 def intervals_of(since: datetime, until: datetime, every: Every, zone: ZoneInfo) -> list[Interval]:
     """Return the intervals that cover a period, oldest first.
 
@@ -96,7 +101,7 @@ def intervals_of(since: datetime, until: datetime, every: Every, zone: ZoneInfo)
         edges.extend(range(first + HOUR, last, HOUR))
     elif every is not Every.PERIOD:
         local = datetime.fromtimestamp(first, zone)
-        starts = (-full_hour(-at.timestamp()) for at in _starts(local, every))
+        starts = (next_full_hour(at.timestamp()) for at in _starts(local, every))
         for start in starts:
             if start >= last:
                 break

@@ -23,7 +23,7 @@ from bai_services.core.usage.budgets import (
     reached_percent,
 )
 from bai_services.core.usage.model import Dimension
-from bai_services.core.usage.periods import Interval, full_hour, zone_of
+from bai_services.core.usage.periods import Interval, full_hour, next_full_hour, zone_of
 from bai_services.db.usage.budgets import BudgetRow, BudgetState, BudgetStore
 from bai_services.db.usage.prices import UsagePriceStore
 from bai_services.db.usage.record_writes import time_of
@@ -138,10 +138,11 @@ class BudgetWatch:
         by_start: dict[int, list[str]] = defaultdict(list)
         ends = {}
         for budget in budgets:
-            start, end = (int(at.timestamp()) for at in period_of(budget, now))
-            # Totals are stored per hour in UTC.
-            by_start[full_hour(start)].append(budget.project_id)
-            ends[budget.project_id] = min(until, full_hour(end))
+            # Totals are stored by hours of UTC: a period begins and ends at full hours, as the
+            # months of reports.
+            start, end = (next_full_hour(at.timestamp()) for at in period_of(budget, now))
+            by_start[start].append(budget.project_id)
+            ends[budget.project_id] = max(start, min(until, end))
         spent: dict[str, float] = dict.fromkeys(ends, 0.0)
         for start, project_ids in by_start.items():
             by_end: dict[int, list[str]] = defaultdict(list)
@@ -171,7 +172,8 @@ def _state_of(budget: BudgetRow, spent: float, now: datetime) -> BudgetState:
     start, end = period_of(budget, now)
     is_new_period = budget.spent_since != start
     percents = {*budget.warn_percents, 100}
-    reached = reached_percent(percents, spent, budget.amount)
+    # Of a budget of 0, nothing is spent before its period begins.
+    reached = reached_percent(percents, spent, budget.amount) if start <= now else 0
     reported = 0 if is_new_period else budget.reported_percent
     is_spent = start <= now < end and is_blocked(Mode(budget.mode), spent, budget.amount)
     since = budget.blocked_at if budget.blocked_at is not None and not is_new_period else now

@@ -182,9 +182,13 @@ class Budgets:
         values = fields_of(row)
         for name in ("spent_since", "reported_percent"):
             del values[name]
-        start, end = period_of(row, self._clock())
+        now = self._clock()
+        start, end = period_of(row, now)
         # Costs of an earlier period do not count.
         spent = row.spent if row.spent_since == start else None
+        percent: int | None = None
+        if spent is not None:
+            percent = spent_percent(spent, row.amount) if start <= now else 0
         stops_at: datetime | None = None
         if row.blocked_at is not None and row.stop_after_minutes is not None:
             stops_at = row.blocked_at + timedelta(minutes=row.stop_after_minutes)
@@ -197,7 +201,7 @@ class Budgets:
                 "period_start": start,
                 "period_end": end,
                 "spent": None if spent is None else round(spent, 2),
-                "spent_percent": None if spent is None else spent_percent(spent, row.amount),
+                "spent_percent": percent,
                 "left": None if spent is None else round(row.amount - spent, 2),
                 "stops_at": stops_at,
             }

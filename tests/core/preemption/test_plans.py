@@ -16,6 +16,7 @@ from bai_services.core.scheduling.preemption.options import (
 from bai_services.core.scheduling.preemption.rules import Rule
 from bai_services.core.scheduling.queue import (
     Changes,
+    Order,
     PassResult,
     PendingSession,
     Queue,
@@ -33,6 +34,7 @@ from ..queue.factories import (
     running,
     slots,
     snapshot,
+    started_sessions,
     with_usage,
 )
 
@@ -240,3 +242,23 @@ def test_estimates_take_the_plan_into_account() -> None:
     queue = queue_of([high(cpu="8")], [low("v", cpu="8")])
     queue.run(NOW)
     assert estimate_starts(queue)["s1"].starts_at == NOW + timedelta(seconds=5)
+
+
+def test_drf_counts_the_amounts_of_a_session_with_a_plan_for_its_user() -> None:
+    agents = [agent("a"), agent("b")]
+    sessions = [
+        running("victim", CARL, "a", slots(cpu="8"), priority=5),
+        running("other", CARL, "b", slots(cpu="4"), priority=60),
+    ]
+    (preemption,) = queue_of([high(cpu="8")], sessions, agents).run(NOW).preemptions
+    planned = high(cpu="8", plan=preemption.plan)
+    pending = [pending_session(2, ANN, request(cpu="4")), pending_session(3, BOB, request(cpu="4"))]
+    used = [with_usage(agents[0], slots(cpu="8")), with_usage(agents[1], slots(cpu="4"))]
+    group = {"preemption": ON, "order": Order.DRF}
+
+    def first(*waiting: PendingSession) -> list[str]:
+        state = snapshot([*waiting, *pending], used, running=sessions, group=group)
+        return started_sessions(Queue(state).run(NOW))
+
+    assert first() == ["s2"]
+    assert first(planned) == ["s3"]

@@ -76,6 +76,7 @@ class GroupPass:
 
         def start_planned(shape: Shape, session_id: str, placements: tuple[Placement, ...]) -> None:
             decisions.append(Decision(session_id, placements))
+            group_queue.end_promise(shape)
             self._start(group_queue, shape, session_id, placements)
             self._started[shape] = 1
 

@@ -52,6 +52,8 @@ class GroupQueue:
         self.selection = Selection()
         # Shapes of the sessions with a plan (one session each); not in ``selection``.
         self.planned: dict[str, Shape] = {}
+        # Sessions with a plan whose amounts ``shares`` counts for their users, as if they ran.
+        self.promised: set[str] = set()
         # Sessions excluded from passes. Deferred: their start time has not come. Blocked: their
         # account, keypair, project or domain is inactive, or a dependency is unmet.
         self.deferred: dict[str, PendingSession] = {}
@@ -110,6 +112,7 @@ class GroupQueue:
         other.agents, other.placer = dict(self.agents), self.placer.fork_for_thread()
         other.shapes, other.shape_of = dict(self.shapes), dict(self.shape_of)
         other.selection, other.planned = self.selection.copy(), dict(self.planned)
+        other.promised = set(self.promised)
         other.ending, other.candidates = dict(self.ending), None
         other.deferred, other.blocked = dict(self.deferred), dict(self.blocked)
         other.by_end, other.unlimited = list(self.by_end), dict(self.unlimited)
@@ -166,6 +169,8 @@ class GroupQueue:
                 self.selection.add(shape)
             else:
                 self.planned[pending.id] = shape
+                self.promised.add(pending.id)
+                self.shares.add(shape.party[-1], shape.amounts)
         self._mark_changed(shape)
         insort(shape.members, (pending.sequence, pending.id))
         shape.fresh.append(pending.id)
@@ -197,6 +202,12 @@ class GroupQueue:
         if shape.pending.plan is None:
             self.selection.mark_changed(shape)
 
+    def end_promise(self, shape: Shape) -> None:
+        """No longer count the amounts of a session with a plan: it starts, or its plan ends."""
+        if shape.pending.id in self.promised:
+            self.promised.remove(shape.pending.id)
+            self.shares.add(shape.party[-1], shape.amounts, -1)
+
     def _drop_if_empty(self, shape: Shape) -> None:
         if not shape.members:
             del self.shapes[shape.key]
@@ -204,6 +215,7 @@ class GroupQueue:
                 self.selection.drop(shape)
             else:
                 del self.planned[shape.pending.id]
+                self.end_promise(shape)
             if shape.handle > _MAX_HANDLES + 4 * len(self.shapes):
                 self._replace_placer()
 

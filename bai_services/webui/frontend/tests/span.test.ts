@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { spanOf } from '../src/pages/launcher/span';
+import { secondsOf, spanOf, spanText } from '../src/components/span';
 
 test.each([
   ['90', 90, 's'],
@@ -16,4 +16,16 @@ test.each([
 
 test.each(['', 'soon', '1x', 'h', '1h30', '5 mice', '-1h'])('%j is not a duration', text => {
   expect(spanOf(text)).toBeUndefined();
+});
+
+test.each([0, 1, 60, 90, 3600, 5400, 86_399, 90_061, 2_000_000])(
+  'the text of %i seconds is parsed to the same number',
+  seconds => {
+    expect(secondsOf(spanText(seconds))).toBe(seconds);
+  }
+);
+
+test('seconds are written with units', () => {
+  expect([spanText(5400), spanText(90_061)]).toEqual(['1h 30min', '1d 1h 1min 1s']);
+  expect(secondsOf('soon')).toBeUndefined();
 });

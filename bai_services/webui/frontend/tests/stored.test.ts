@@ -5,7 +5,7 @@ vi.stubGlobal('window', { addEventListener: () => undefined });
 vi.stubGlobal('localStorage', { getItem: () => null, setItem: () => undefined });
 vi.mock('../src/data/accounts/me', () => ({ meQuery: {} }));
 
-const { isOutdated, isPostponed, readNotices, withNotice } = await import('../src/data/notices');
+const { readNotices, withNotice } = await import('../src/data/notices');
 const { DEFAULTS, readPreferences } = await import('../src/data/accounts/preferences');
 const { readSaved, withSaved } = await import('../src/data/savedFilters');
 
@@ -15,7 +15,6 @@ const notice = (key: string): Notice => ({
   name: 'lab',
   info: '',
   at: '2026-01-01T00:00:00Z',
-  isRead: false,
   session: 'id'
 });
 
@@ -45,29 +44,6 @@ test('the failure of a session replaces the notice of its start only', () => {
   const warning: Notice = { ...notice('warning'), kind: 'stops-soon' };
   expect(withNotice([notice('start'), other, warning], failure)).toEqual([failure, other, warning]);
   expect(readNotices([failure, { ...failure, code: '1' }])).toEqual([failure]);
-});
-
-test('a notice of a start is outdated when a later list of running sessions omits it', () => {
-  const start = notice('start');
-  const at = Date.parse(start.at);
-  expect(isOutdated(start, [], at + 1)).toBe(true);
-  expect(isOutdated(start, [], at - 1)).toBe(false);
-  expect(isOutdated(start, [{ id: 'id' }], at + 1)).toBe(false);
-  expect(isOutdated({ ...start, kind: 'failed' }, [], at + 1)).toBe(false);
-});
-
-test('a warning is outdated when its session has ended or its end was postponed', () => {
-  const warning: Notice = {
-    ...notice('warning'),
-    kind: 'stops-soon',
-    endsAt: '2026-01-01T00:10:00Z'
-  };
-  expect(isOutdated(warning, [], Date.parse(warning.at) + 1)).toBe(true);
-  expect(isPostponed(warning, '2026-01-01T00:10:40Z')).toBe(false);
-  expect(isPostponed(warning, '2026-01-01T00:20:00Z')).toBe(true);
-  expect(isPostponed(warning, undefined)).toBe(true);
-  expect(isPostponed(notice('start'), undefined)).toBe(false);
-  expect(readNotices([warning, { ...warning, endsAt: 7 }])).toEqual([warning]);
 });
 
 test('a saved filter replaces only a namesake in its list; a list has at most 20 filters', () => {

@@ -346,12 +346,13 @@ class GroupPlans:
 
     def _shares_after_plans(self) -> DominantShares:
         """Return the shares of the users when the planned sessions have replaced their victims."""
-        shares = self._group_queue.shares
+        shares, promised = self._group_queue.shares, self._group_queue.promised
         if not self._held:
             return shares
         after = shares.copy()
         for held in self._held:
-            after.add(held.shape.party[-1], held.shape.amounts)
+            if held.shape.pending.id not in promised:
+                after.add(held.shape.party[-1], held.shape.amounts)
             for victim in self._remaining(held.plan):
                 user = fair_scopes(victim.scopes)[-1]
                 after.add(user, amounts_by_resource(victim.slots), -1)

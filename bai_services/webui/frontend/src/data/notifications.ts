@@ -1,5 +1,6 @@
 import { queryOptions, useMutation } from '@tanstack/react-query';
 import { api, unwrap, type Schemas } from './client';
+import { entitiesQuery } from './entities';
 import { queries } from './queries';
 
 export type NotificationSettings = Schemas['NotificationSettingsView'];
@@ -8,6 +9,8 @@ export type NotificationEvent = Schemas['NotificationEvent'];
 
 export const CHANNELS = ['web', 'mail', 'webhook', 'slack'] as const;
 const MAX_EVENTS = 200;
+const MAX_UNREAD = 20;
+const UNREAD_REFRESH_MILLIS = 30_000;
 
 /** The compiler reports events of the API that are missing here, and events unknown to the API. */
 const EVENTS: Record<NotificationEvent['name'], true> = {
@@ -46,6 +49,17 @@ export const notificationEventsQuery = queryOptions({
   }
 });
 
+/** The newest unread notifications, and the number of all unread ones. */
+export const unreadNotificationsQuery = queryOptions({
+  ...entitiesQuery('/notifications', {
+    limit: MAX_UNREAD,
+    offset: 0,
+    sort: '-created_at',
+    filters: { is_read: 'false' }
+  }),
+  refetchInterval: UNREAD_REFRESH_MILLIS
+});
+
 export function useChangeNotificationSettings() {
   return useMutation({
     mutationFn: (body: NotificationSettingsChange) =>
@@ -56,12 +70,14 @@ export function useChangeNotificationSettings() {
   });
 }
 
-const refreshList = () => queries.invalidateQueries({ queryKey: ['entities', '/notifications'] });
+/** Read the lists of notifications again. */
+export const refreshNotifications = () =>
+  queries.invalidateQueries({ queryKey: ['entities', '/notifications'] });
 
 export function useMarkAllRead() {
   return useMutation({
     mutationFn: () => unwrap(api.PUT('/notifications/read')),
-    onSettled: refreshList
+    onSettled: refreshNotifications
   });
 }
 
@@ -69,7 +85,7 @@ export function useMarkRead() {
   return useMutation({
     mutationFn: (key: string) =>
       unwrap(api.PUT('/notifications/{key}/read', { params: { path: { key } } })),
-    onSettled: refreshList
+    onSettled: refreshNotifications
   });
 }
 

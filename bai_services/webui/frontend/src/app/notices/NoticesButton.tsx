@@ -1,9 +1,10 @@
 import { lazy, useState } from 'react';
 import { BellOutlined } from '@ant-design/icons';
 import { Badge, Button } from 'antd';
+import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { LazyDialog } from '../../components/LazyDialog';
-import { markRead, useNotices } from '../../data/notices';
+import { unreadNotificationsQuery } from '../../data/notifications';
 import { useShortcut } from '../palette/shortcut';
 import { loadScript } from '../../data/scripts';
 
@@ -11,18 +12,12 @@ const NoticesDrawer = lazy(() =>
   loadScript(() => import('./NoticesDrawer')).then(module => ({ default: module.NoticesDrawer }))
 );
 
-/** The bell with the number of unread notices; the key `]` opens and closes the list. */
+/** The bell with the number of unread notifications; the key `]` opens and closes the list. */
 export function NoticesButton() {
   const { t } = useTranslation();
   const [isOpen, setIsOpen] = useState(false);
-  const unread = useNotices().filter(({ isRead }) => !isRead).length;
-  const toggle = () => {
-    setIsOpen(!isOpen);
-    // Closing the list marks all notices as read.
-    if (isOpen) {
-      markRead();
-    }
-  };
+  const unread = useQuery(unreadNotificationsQuery).data?.total ?? 0;
+  const toggle = () => setIsOpen(!isOpen);
   useShortcut(']', toggle);
   return (
     <>

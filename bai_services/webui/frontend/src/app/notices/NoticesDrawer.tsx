@@ -1,47 +1,37 @@
-import { Badge, Button, Drawer, Empty, Flex, Progress, Typography } from 'antd';
+import { Button, Drawer, Empty, Flex, Progress, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../../components/ErrorNotice';
 import { StatusTag } from '../../components/StatusTag';
 import { formatTime } from '../../components/time';
 import { foldersQuery } from '../../data/folders/folders';
 import { meQuery } from '../../data/accounts/me';
-import { clearNotices, isOutdated, isPostponed, useNotices, type Notice } from '../../data/notices';
-import { endOf, runningSessionsQuery, sessionsQuery } from '../../data/sessions/sessions';
+import type { Item } from '../../data/entities';
+import { unreadNotificationsQuery, useMarkAllRead, useMarkRead } from '../../data/notifications';
+import { sessionsQuery } from '../../data/sessions/sessions';
 import { useUploads } from '../../data/folders/uploads';
-import { NoticeLink, noticeInfo, noticeText } from './noticeText';
+import { NotificationText } from './NotificationText';
 
 const MAX_TASKS = 10;
 const STARTING = 'PENDING,SCHEDULED,PREPARING,PREPARED';
 const FOLDER_TASKS = 'cloning,performing,delete-ongoing';
 
-/** Running tasks and past notices. */
+/** Running tasks and unread notifications. */
 export function NoticesDrawer({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
   const { t } = useTranslation();
-  const notices = useNotices();
-  const { data: me } = useQuery(meQuery);
-  const running = useQuery({
-    ...runningSessionsQuery(me?.username ?? ''),
-    enabled: me !== undefined
-  });
-  const changeOf = (notice: Notice): Change | undefined => {
-    const session = running.data?.find(({ id }) => id === notice.session);
-    if (session) {
-      return isPostponed(notice, endOf(session)) ? 'postponed' : undefined;
-    }
-    return running.data && isOutdated(notice, running.data, running.dataUpdatedAt)
-      ? 'ended'
-      : undefined;
-  };
+  const unread = useQuery(unreadNotificationsQuery);
+  const markAll = useMarkAllRead();
+  const items = unread.data?.items ?? [];
   return (
     <Drawer
       open={isOpen}
       onClose={onClose}
       title={t('notices.title')}
       extra={
-        notices.length > 0 && (
-          <Button size="small" onClick={clearNotices}>
-            {t('notices.clear')}
+        items.length > 0 && (
+          <Button size="small" loading={markAll.isPending} onClick={() => markAll.mutate()}>
+            {t('notifications.mark-all')}
           </Button>
         )
       }
@@ -52,45 +42,37 @@ export function NoticesDrawer({ isOpen, onClose }: { isOpen: boolean; onClose: (
           {t('notices.all')}
         </Link>
       </Typography.Paragraph>
-      {notices.length === 0 && (
+      {unread.error && <ErrorNotice error={unread.error} onRetry={unread.refetch} />}
+      {unread.data && items.length === 0 && (
         <Empty image={Empty.PRESENTED_IMAGE_SIMPLE} description={t('notices.none')} />
       )}
       <ul className="bai-notices">
-        {notices.map(notice => (
-          <NoticeRow key={notice.key} notice={notice} change={changeOf(notice)} onUse={onClose} />
+        {items.map(item => (
+          <NotificationRow key={String(item['id'])} item={item} onUse={onClose} />
         ))}
       </ul>
     </Drawer>
   );
 }
 
-/** A later change: the session has ended, or its announced end has been postponed. */
-type Change = 'ended' | 'postponed';
-
-interface NoticeRowProps {
-  notice: Notice;
-  change: Change | undefined;
-  onUse: () => void;
-}
-
-function NoticeRow({ notice, change, onUse }: NoticeRowProps) {
+function NotificationRow({ item, onUse }: { item: Item; onUse: () => void }) {
   const { t, i18n } = useTranslation();
+  const markRead = useMarkRead();
   return (
     <li>
+      <NotificationText item={item} onUse={onUse} />
       <Flex justify="space-between" gap="small">
-        <Typography.Text strong={!notice.isRead} style={{ overflowWrap: 'anywhere' }}>
-          {change ? t(`notices.${change}`, { name: notice.name }) : noticeText(t, notice)}
+        <Typography.Text type="secondary">
+          {formatTime(String(item['created_at']), i18n.language)}
         </Typography.Text>
-        {!notice.isRead && <Badge color="blue" text={t('notices.new')} />}
-      </Flex>
-      {change !== 'postponed' && noticeInfo(notice) && (
-        <Typography.Paragraph type="secondary" style={{ margin: 0, overflowWrap: 'anywhere' }}>
-          {noticeInfo(notice)}
-        </Typography.Paragraph>
-      )}
-      <Flex justify="space-between" gap="small">
-        <Typography.Text type="secondary">{formatTime(notice.at, i18n.language)}</Typography.Text>
-        <NoticeLink notice={notice} onUse={onUse} />
+        <Button
+          type="link"
+          size="small"
+          loading={markRead.isPending}
+          onClick={() => markRead.mutate(String(item['id']))}
+        >
+          {t('notifications.mark')}
+        </Button>
       </Flex>
     </li>
   );

@@ -7,6 +7,7 @@ import { formatSoon, useNow } from '../../components/time';
 import { onChange } from '../../data/events';
 import { receivedInvitationsQuery } from '../../data/folders/folders';
 import { meQuery } from '../../data/accounts/me';
+import { refreshNotifications } from '../../data/notifications';
 import { addNotice, openNotices, type Notice } from '../../data/notices';
 import { currentPreferences } from '../../data/accounts/preferences';
 import {
@@ -41,7 +42,7 @@ const REFRESH_MILLIS = 60_000;
 // The statuses that can be announced; TERMINATED is announced only if the session has failed.
 const ANNOUNCED: readonly string[] = ['RUNNING', 'ERROR', 'TERMINATED'];
 
-type NewNotice = Omit<Notice, 'at' | 'isRead'>;
+type NewNotice = Omit<Notice, 'at'>;
 
 const keyOf = (session: string, kind: Notice['kind']) => `${session}:${kind}`;
 
@@ -105,6 +106,7 @@ function useNotify(): Notify {
       if (!addNotice(notice)) {
         return;
       }
+      refreshNotifications();
       const title = noticeText(t, notice);
       if (notice.kind === 'ERROR' || notice.kind === 'failed') {
         notification.destroy(keyOf(notice.session, 'RUNNING'));
@@ -196,7 +198,7 @@ function useStopWarnings(owner: string | undefined, show: Notify): void {
           endReason(i18n, session)
         ];
         show(
-          { key, kind: 'stops-soon', name, info: info.join(' ').trim(), session: id, endsAt: end },
+          { key, kind: 'stops-soon', name, info: info.join(' ').trim(), session: id },
           endingCheck(session)?.keep_alives_left
         );
       }

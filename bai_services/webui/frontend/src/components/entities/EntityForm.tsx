@@ -7,6 +7,7 @@ import { ApiError } from '../../data/client';
 import { useSaveEntity, type Item } from '../../data/entities';
 import { meQuery, type Me } from '../../data/accounts/me';
 import { choiceText, fieldsFor, idOf, labelKey, nameOf, type Entity, type Field } from './entity';
+import { secondsOf } from '../span';
 import { FieldControl } from './FieldControl';
 import { changedValues, newValues, textToNumbers, textToSlots, toControl } from './values';
 
@@ -31,14 +32,19 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
   // change the object; a comparison with `item` would undo their changes.
   const [opened] = useState(item);
 
+  const shownValues = (Form.useWatch([], form) as Item | undefined) ?? {};
+  const isShown = (field: Field) => field.isShown?.({ ...opened, ...shownValues }) ?? true;
+
   const submit = async (shown: Item) => {
     setError(undefined);
     try {
       if (opened === undefined) {
-        const created = await save.mutateAsync({ values: newValues(fields, shown) });
+        const created = await save.mutateAsync({
+          values: newValues(fields.filter(isShown), shown)
+        });
         onCreated?.(created);
       } else {
-        const values = changedValues(fields, opened, shown);
+        const values = changedValues(fields.filter(isShown), opened, shown);
         if (Object.keys(values).length > 0) {
           // The server rejects the change if another user has changed the object since.
           if (typeof opened['version'] === 'number') {
@@ -77,7 +83,7 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
         )}
         onFinish={values => void submit(values)}
       >
-        {fields.map(field => (
+        {fields.filter(isShown).map(field => (
           <Form.Item
             key={field.key}
             name={field.key}
@@ -109,7 +115,17 @@ function placeholderOf(entity: Entity, field: Field, me: Me | undefined, t: TFun
   return { placeholder: t('entities.default', { value }) };
 }
 
-const HINTED = ['slots', 'numbers', 'hosts', 'words', 'json', 'lines', 'password'];
+const HINTED = [
+  'slots',
+  'numbers',
+  'duration',
+  'durations',
+  'hosts',
+  'words',
+  'json',
+  'lines',
+  'password'
+];
 
 /** The text `ENTITY.KEY-hint`, else the text for the kind of the field; undefined: no hint. */
 function hintOf(entity: Entity, field: Field, i18n: I18n) {
@@ -127,6 +143,9 @@ function rulesOf(entity: Entity, field: Field, t: (key: string) => string) {
   }
   if (field.kind === 'numbers') {
     return [...rules, { validator: (_: unknown, text?: string) => checkNumbers(text, t) }];
+  }
+  if (field.kind === 'duration' || field.kind === 'durations') {
+    return [...rules, { validator: (_: unknown, given: unknown) => checkDurations(given, t) }];
   }
   const { warnBelow } = field;
   if (warnBelow !== undefined) {
@@ -148,6 +167,13 @@ const checkNumbers = (text: string | undefined, t: (key: string) => string) =>
   textToNumbers(text ?? '') === undefined
     ? Promise.reject(new Error(t('entities.hint-numbers')))
     : Promise.resolve();
+
+function checkDurations(given: unknown, t: (key: string) => string) {
+  const texts = (Array.isArray(given) ? given : [given || '0']) as string[];
+  return texts.every(text => secondsOf(text) !== undefined)
+    ? Promise.resolve()
+    : Promise.reject(new Error(t('entities.hint-duration')));
+}
 
 function checkJson(text: string | undefined, t: (key: string) => string) {
   try {

@@ -11,8 +11,8 @@ import {
 import dayjs from 'dayjs';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { entitiesQuery, type EntityPath } from '../../data/entities';
-import { choiceText, type Entity, type Field } from './entity';
+import { entitiesQuery, type Item } from '../../data/entities';
+import { choiceText, type Entity, type Field, type Reference } from './entity';
 
 const MAX_CHOICES = 50;
 
@@ -54,6 +54,7 @@ export function FieldControl({ entity, field, ...rest }: FieldControlProps) {
         />
       );
     case 'words':
+    case 'durations':
       return <Select mode="tags" open={false} suffix={false} {...control} />;
     case 'hosts':
     case 'json':
@@ -96,29 +97,26 @@ export function FieldControl({ entity, field, ...rest }: FieldControlProps) {
 }
 
 interface ReferenceSelectProps extends SelectProps<string> {
-  /**
-   * `path`: the collection; `name`: the field that is displayed; `id`: the field whose value is
-   * selected, default `name`.
-   */
-  of: { path: EntityPath; name: string; id?: string };
+  of: Reference;
 }
 
 /** Select an object by name. The server searches, because there can be thousands of objects. */
 export function ReferenceSelect({ of, ...control }: ReferenceSelectProps) {
-  const { path, name, id = name } = of;
+  const { path, name, id = name, within } = of;
   const [text, setText] = useState('');
-  const filters: Record<string, string> = text ? { [`${name}__contains`]: text } : {};
+  const filters = { ...of.filters, ...(text ? { [`${name}__contains`]: text } : {}) };
   const choices = useQuery(
     entitiesQuery(path, { limit: MAX_CHOICES, offset: 0, sort: name, filters })
   );
+  const items = choices.data?.items ?? [];
+  const isAmbiguous = within !== undefined && new Set(items.map(item => item[within])).size > 1;
+  const labelOf = (item: Item) =>
+    isAmbiguous ? `${String(item[within])}/${String(item[name])}` : String(item[name]);
   return (
     <Select
       showSearch={{ filterOption: false, onSearch: setText }}
       loading={choices.isPending}
-      options={(choices.data?.items ?? []).map(item => ({
-        value: String(item[id]),
-        label: String(item[name])
-      }))}
+      options={items.map(item => ({ value: String(item[id]), label: labelOf(item) }))}
       {...control}
     />
   );

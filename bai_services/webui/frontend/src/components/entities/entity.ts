@@ -13,6 +13,7 @@ export type Role = 'user' | 'admin' | 'superadmin' | 'monitor';
  * - `numbers`: whole numbers by name, such as `cpu_util=5`
  * - `hosts`: storage hosts with permissions, one host per line, such as `local: mount create`
  * - `words`: a list of texts
+ * - `duration`: seconds, shown as a duration such as `1h 30min`; `durations`: a list of them
  * - `reference`: the name of an object of another collection
  * - `lines`: a text with several lines
  * - `time`: a day and a time of day
@@ -29,18 +30,44 @@ export type FieldKind =
   | 'numbers'
   | 'hosts'
   | 'words'
+  | 'duration'
+  | 'durations'
   | 'json'
   | 'lines'
   | 'time'
   | 'suggested'
   | 'reference';
 
+/**
+ * `path`: the collection; `name`: the field that is displayed; `id`: the field whose value is
+ * selected, default `name`; `within`: a field that is displayed, too, if it differs among the
+ * objects; `filters`: which objects can be selected, default: all.
+ */
+export interface Reference {
+  path: EntityPath;
+  name: string;
+  id?: string;
+  within?: string;
+  filters?: Readonly<Record<string, string>>;
+}
+
+/** The projects that the user may use. */
+export const USABLE_PROJECTS: Reference = {
+  path: '/projects',
+  name: 'name',
+  id: 'id',
+  within: 'domain',
+  filters: { is_active: 'true' }
+};
+
 export interface Field {
   key: string;
   kind: FieldKind;
   choices?: readonly string[];
-  /** For `reference`: the collection, and the field that names an object. */
-  of?: { path: EntityPath; name: string };
+  /** For `reference`: the collection, and the fields that name an object. */
+  of?: Reference;
+  /** Whether the form shows the field; default: always. */
+  isShown?: (shown: Item) => boolean;
   isRequired?: boolean;
   /** Roles that may set the field; default: the roles that may change the object. */
   writers?: readonly Role[];

@@ -1,7 +1,7 @@
 import i18next from 'i18next';
 import { formatBytes } from '../bytes';
 import { PERSONAL, personal } from '../personal';
-import { formatTime } from '../time';
+import { formatDuration, formatTime } from '../time';
 import { SlotTags } from '../SlotTags';
 import type { Item } from '../../data/entities';
 import type { Column } from './entity';
@@ -22,9 +22,7 @@ export function showValue(value: unknown, column: Column, item: Item, area: stri
     return i18next.t(value ? 'entities.yes' : 'entities.no');
   }
   if (typeof value === 'number') {
-    return column.key.endsWith('_bytes')
-      ? formatBytes(value, i18next.language)
-      : value.toLocaleString(i18next.language);
+    return showNumber(value, column);
   }
   if (typeof value === 'string') {
     return TIME.test(column.key) ? (
@@ -39,7 +37,11 @@ export function showValue(value: unknown, column: Column, item: Item, area: stri
     return (
       <Words
         words={value.map(word =>
-          typeof word === 'string' ? choiceText(area, column, word) : (word as unknown)
+          typeof word === 'string'
+            ? choiceText(area, column, word)
+            : typeof word === 'number'
+              ? showNumber(word, column)
+              : (word as unknown)
         )}
       />
     );
@@ -52,6 +54,16 @@ export function showValue(value: unknown, column: Column, item: Item, area: stri
   ) : (
     <Words words={entries.map(([key, part]) => `${key}: ${partText(part)}`)} />
   );
+}
+
+function showNumber(value: number, { key }: Column): string {
+  const { language } = i18next;
+  if (key.endsWith('_bytes')) {
+    return formatBytes(value, language);
+  }
+  return key.endsWith('_seconds') && value > 0
+    ? formatDuration(value, language)
+    : value.toLocaleString(language);
 }
 
 /** The translated text of a fixed choice, or the value itself. */

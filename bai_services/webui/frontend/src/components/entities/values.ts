@@ -1,5 +1,6 @@
 import dayjs, { isDayjs } from 'dayjs';
 import type { Item } from '../../data/entities';
+import { secondsOf, spanText } from '../span';
 import type { Field } from './entity';
 
 type Slots = Record<string, string>;
@@ -64,6 +65,10 @@ export function toControl(field: Field, value: unknown): unknown {
       return hostsToText(value);
     case 'json':
       return value === null || value === undefined ? '' : JSON.stringify(value, null, 2);
+    case 'duration':
+      return typeof value === 'number' ? spanText(value) : undefined;
+    case 'durations':
+      return ((value ?? []) as number[]).map(spanText);
     case 'words':
       return ((value ?? []) as unknown[]).map(nameOf);
     case 'choices':
@@ -94,6 +99,10 @@ export function fromControl(field: Field, shown: unknown): unknown {
       return JSON.parse(isEmpty ? '{}' : textOf(shown)) as unknown;
     case 'words':
       return field.isNullable && (shown as string[]).length === 0 ? null : shown;
+    case 'duration':
+      return isEmpty ? undefined : secondsOf(textOf(shown));
+    case 'durations':
+      return ((shown ?? []) as string[]).map(secondsOf);
     case 'time':
       return isDayjs(shown) ? shown.toISOString() : shown;
     case 'text':

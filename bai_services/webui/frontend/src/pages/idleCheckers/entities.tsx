@@ -1,4 +1,4 @@
-import type { Entity, Field } from '../../components/entities/entity';
+import type { Entity } from '../../components/entities/entity';
 import type { Item } from '../../data/entities';
 import { IdleReason } from './IdleReason';
 import { SessionLink } from './SessionLink';
@@ -7,7 +7,10 @@ const SESSION_TYPES = ['interactive', 'batch', 'inference'];
 const TYPES = ['network', 'session-lifetime', 'utilization'];
 const SCOPES = ['domain', 'project', 'resource-group', 'user', 'keypair-policy'];
 const NUMBERS: readonly string[] = ['initial_grace_seconds', 'idle_percent'];
-const number = (key: string, value: string): Field => ({ key, kind: 'number', default: value });
+const hasType = (shown: Item) => Boolean(shown['type']);
+const isUtilization = (shown: Item) => shown['type'] === 'utilization';
+/** Whether users can keep sessions alive: the lifetime of a session is not postponed. */
+const isPostponable = (shown: Item) => hasType(shown) && shown['type'] !== 'session-lifetime';
 
 const CHECKERS: Entity = {
   name: 'idle-checkers',
@@ -36,17 +39,34 @@ const CHECKERS: Entity = {
     { key: 'name', kind: 'text', isRequired: true },
     { key: 'description', kind: 'text' },
     { key: 'type', kind: 'choice', choices: TYPES, isRequired: true, only: 'create' },
-    { key: 'max_seconds', kind: 'number', isRequired: true },
-    { key: 'thresholds', kind: 'numbers' },
-    { key: 'operator', kind: 'choice', choices: ['and', 'or'], default: 'and' },
-    number('idle_percent', '90'),
-    { key: 'session_types', kind: 'choices', choices: SESSION_TYPES, default: 'interactive' },
-    number('initial_grace_seconds', '0'),
-    number('min_seconds_under_pressure', '0'),
-    { key: 'only_under_pressure', kind: 'switch' },
-    { key: 'warnings_seconds', kind: 'words', default: '600, 120' },
-    number('max_keep_alives', '3'),
-    { key: 'allows_exclusion', kind: 'switch' }
+    { key: 'max_seconds', kind: 'duration', isRequired: true, isShown: hasType },
+    { key: 'thresholds', kind: 'numbers', isRequired: true, isShown: isUtilization },
+    {
+      key: 'operator',
+      kind: 'choice',
+      choices: ['and', 'or'],
+      default: 'and',
+      isShown: isUtilization
+    },
+    { key: 'idle_percent', kind: 'number', default: '90', isShown: isUtilization },
+    {
+      key: 'session_types',
+      kind: 'choices',
+      choices: SESSION_TYPES,
+      default: 'interactive',
+      isShown: hasType
+    },
+    { key: 'initial_grace_seconds', kind: 'duration', default: '0', isShown: hasType },
+    {
+      key: 'min_seconds_under_pressure',
+      kind: 'duration',
+      default: '0',
+      isShown: isUtilization
+    },
+    { key: 'only_under_pressure', kind: 'switch', isShown: isUtilization },
+    { key: 'warnings_seconds', kind: 'durations', default: '10min, 2min', isShown: hasType },
+    { key: 'max_keep_alives', kind: 'number', default: '3', isShown: isPostponable },
+    { key: 'allows_exclusion', kind: 'switch', isShown: hasType }
   ],
   writers: ['superadmin'],
   canCreate: true,

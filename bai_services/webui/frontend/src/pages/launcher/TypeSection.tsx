@@ -4,7 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { Field, idOf } from './Field';
 import { useLauncher } from './launcherContext';
 import { OwnerField } from './OwnerField';
-import { spanOf, UNITS } from './span';
+import { spanOf, UNITS } from '../../components/span';
 
 const TYPES = ['interactive', 'batch'] as const;
 

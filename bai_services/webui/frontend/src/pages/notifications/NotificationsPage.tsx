@@ -1,11 +1,11 @@
 import { Button } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { NotificationText } from '../../app/notices/NotificationText';
 import { EntityPage } from '../../components/entities/EntityPage';
 import type { Entity } from '../../components/entities/entity';
 import type { Item } from '../../data/entities';
 import { EVENT_NAMES, useMarkAllRead, useMarkRead } from '../../data/notifications';
-import { reasonText, type Reason } from '../../i18n/reasonText';
 
 const REFRESH_MILLIS = 60_000;
 
@@ -54,47 +54,6 @@ export function NotificationsPage() {
       }
     />
   );
-}
-
-/** The text of a notification, with a link to the session or page that it is about. */
-function NotificationText({ item }: { item: Item }) {
-  const { i18n } = useTranslation();
-  const markRead = useMarkRead();
-  const coded = item['coded'] as Reason['coded'];
-  const text = reasonText(i18n, { message: String(item['text']), coded });
-  const [page, session] = String(item['link']).split('/');
-  const onClick = () => markRead.mutate(String(item['id']));
-  const shown = (
-    <span
-      className="bai-notification-text"
-      style={{ fontWeight: item['is_read'] ? 'normal' : 'bold' }}
-    >
-      {text}
-    </span>
-  );
-  switch (page) {
-    case 'sessions':
-      return (
-        <Link
-          to="/sessions"
-          search={{ tab: 'all', ...(session ? { session } : {}) }}
-          onClick={onClick}
-        >
-          {shown}
-        </Link>
-      );
-    case 'data':
-    case 'agents':
-    case 'storage':
-    case 'statistics':
-      return (
-        <Link to={`/${page}`} onClick={onClick}>
-          {shown}
-        </Link>
-      );
-    default:
-      return shown;
-  }
 }
 
 function ReadState({ item }: { item: Item }) {

@@ -1,4 +1,4 @@
-import type { Entity } from '../../components/entities/entity';
+import { USABLE_PROJECTS, type Entity } from '../../components/entities/entity';
 
 const MODES = ['warn', 'block'];
 const PERIODS = ['month', 'fixed'];
@@ -34,7 +34,13 @@ export const BUDGETS: Entity = {
     { key: 'mode', choices: choices(MODES) }
   ],
   fields: [
-    { key: 'project', kind: 'text', isRequired: true, only: 'create' },
+    {
+      key: 'project',
+      kind: 'reference',
+      of: USABLE_PROJECTS,
+      isRequired: true,
+      only: 'create'
+    },
     { key: 'amount', kind: 'number', isRequired: true },
     { key: 'mode', kind: 'choice', choices: MODES, default: 'warn' },
     { key: 'warn_percents', kind: 'words', default: '80, 100' },

@@ -2,7 +2,7 @@ import { App, Button } from 'antd';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { EntityPage } from '../../components/entities/EntityPage';
-import type { Entity } from '../../components/entities/entity';
+import { USABLE_PROJECTS, type Entity } from '../../components/entities/entity';
 import { useNow } from '../../components/time';
 import { meQuery } from '../../data/accounts/me';
 import { api, unwrap } from '../../data/client';
@@ -43,7 +43,13 @@ const RESERVATIONS: Entity = {
   ],
   fields: [
     { key: 'name', kind: 'text', isRequired: true, only: 'create' },
-    { key: 'project', kind: 'text', isRequired: true, only: 'create' },
+    {
+      key: 'project',
+      kind: 'reference',
+      of: USABLE_PROJECTS,
+      isRequired: true,
+      only: 'create'
+    },
     {
       key: 'resource_group',
       kind: 'reference',
@@ -56,7 +62,7 @@ const RESERVATIONS: Entity = {
     { key: 'starts_at', kind: 'time', isRequired: true, only: 'create' },
     { key: 'ends_at', kind: 'time', isRequired: true, only: 'create' },
     { key: 'users', kind: 'words', only: 'create' },
-    { key: 'grace_seconds', kind: 'number', only: 'create', default: '1800' },
+    { key: 'grace_seconds', kind: 'duration', only: 'create', default: '30min' },
     { key: 'note', kind: 'text', only: 'create' }
   ],
   writers: ['user', 'admin', 'superadmin'],

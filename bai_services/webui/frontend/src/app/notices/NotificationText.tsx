@@ -1,0 +1,54 @@
+import { Link } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import type { Item } from '../../data/entities';
+import { useMarkRead } from '../../data/notifications';
+import { reasonText, type Reason } from '../../i18n/reasonText';
+
+interface NotificationTextProps {
+  item: Item;
+  onUse?: () => void;
+}
+
+/** The text of a notification, with a link to the session or page that it is about. */
+export function NotificationText({ item, onUse }: NotificationTextProps) {
+  const { i18n } = useTranslation();
+  const markRead = useMarkRead();
+  const coded = item['coded'] as Reason['coded'];
+  const text = reasonText(i18n, { message: String(item['text']), coded });
+  const [page, session] = String(item['link']).split('/');
+  const onClick = () => {
+    markRead.mutate(String(item['id']));
+    onUse?.();
+  };
+  const shown = (
+    <span
+      className="bai-notification-text"
+      style={{ fontWeight: item['is_read'] ? 'normal' : 'bold' }}
+    >
+      {text}
+    </span>
+  );
+  switch (page) {
+    case 'sessions':
+      return (
+        <Link
+          to="/sessions"
+          search={{ tab: 'all', ...(session ? { session } : {}) }}
+          onClick={onClick}
+        >
+          {shown}
+        </Link>
+      );
+    case 'data':
+    case 'agents':
+    case 'storage':
+    case 'statistics':
+      return (
+        <Link to={`/${page}`} onClick={onClick}>
+          {shown}
+        </Link>
+      );
+    default:
+      return shown;
+  }
+}
