@@ -19,6 +19,7 @@ DOCKER_DEMO_FILES = frozenset(
         "journey_rest",
         "labext",
         "mlflow",
+        "models",
         "resize",
         "second_address",
         "serving",

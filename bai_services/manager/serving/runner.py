@@ -58,7 +58,7 @@ from ..scheduling.lease import Lease
 from ..sessions.planned_stops import ReplicaDrain
 from ..sessions.requests.choices import REPLICA_TYPES
 from ..sessions.sessions import Sessions
-from .probes import REPEAT_SECONDS, HealthProbes
+from .probes import REPEAT_SECONDS, HealthProbes, Probed
 from .replica_launch import ReplicaSecrets
 from .requests import replica_name, replica_spec
 from .scaler import EndpointScaler, is_scaled
@@ -410,7 +410,7 @@ class EndpointRunner:
         failed_at = self._former_failed_at.get(row.id)
         return failed_at is None or has_elapsed(failed_at, POSTPONED_PAUSE, now)
 
-    async def _passed(self, replica: ReplicaRow) -> None:
+    async def _passed(self, replica: Probed) -> None:
         await self._store.ready(replica.id, replica.url, self._clock())
         self._changed()
         self.wake()

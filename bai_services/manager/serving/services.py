@@ -27,6 +27,7 @@ from ..settings import Settings
 from .chats import Chats
 from .definition_files import DefinitionFiles
 from .endpoints import Endpoints
+from .failure_reports import FailureReports
 from .loads import EndpointLoads
 from .metric_readings import MetricReadings
 from .replica_launch import ReplicaLaunches, ReplicaSecrets
@@ -47,6 +48,7 @@ class ServingServices:
     trials: Trials
     runner: EndpointRunner
     routes: GatewayRoutes
+    failures: FailureReports
 
 
 def replica_launches(
@@ -81,8 +83,9 @@ def serving_services(
         ScalingStore(database),
         ChatStore(database),
     )
+    failures = FailureReports(replicas, secrets, context.clock, lambda: changed())
     routes = GatewayRoutes(
-        GatewayStore(database), replicas, secrets, context.clock, lambda: runner.wake()
+        GatewayStore(database), secrets, context.clock, lambda: runner.wake(), failures
     )
     readings = MetricReadings(secrets, settings.prometheus_url, monotonic_of(context.clock))
     scaler = EndpointScaler(scalings, EndpointLoads(scalings, usage, readings, context.clock))
@@ -124,6 +127,7 @@ def serving_services(
         trials=trials,
         runner=runner,
         routes=routes,
+        failures=failures,
     )
 
 

@@ -42,6 +42,7 @@ from bai_services.manager.serving.replica_launch import SECRET_VARIABLE, Replica
 from bai_services.manager.serving.runner import MAX_SESSIONS_PER_STEP
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import HUB, KEY, SUPERADMIN, Api
+from tests.testbed.wait import wait_until_async
 
 SMALL = {"resources": {"cpu": "1", "mem": "1g"}}
 SETTINGS = {"variant": "cmd", "command": "python3 -m http.server $PORT", "request": SMALL}
@@ -61,6 +62,23 @@ async def step(api: Api, times: int = 1) -> None:
     for _ in range(times):
         await runner.step()
         await runner.probes.finish()
+
+
+async def report_failed(api: Api, replica: str) -> None:
+    """Let a gateway report a failed replica."""
+    report = {"gateway_id": "g", "report_id": str(uuid.uuid4()), "failed": [replica]}
+    await api.gateway.post("/gateway/reports", report)
+
+
+async def become_unhealthy(api: Api, replica: str) -> None:
+    """Let a gateway report a failed replica, and wait until the manager finds the same."""
+    await report_failed(api, replica)
+
+    async def has_no_route() -> bool:
+        (endpoint,) = (await routes(api))["endpoints"]
+        return endpoint["replicas"] == []
+
+    await wait_until_async(has_no_route, 10, "the checks of the manager")
 
 
 async def replicas(user: Client, *phases: str, key: str = "llm") -> list[dict[str, Any]]:
@@ -396,19 +414,35 @@ async def test_replica_that_a_gateway_cannot_use_must_pass_its_check_again(api: 
     async with server(lambda: status) as (url, _):
         (only,) = await ready(api, user, url)
         status = 500
-        report = {"gateway_id": "g", "report_id": "1", "failed": [only]}
-        await api.gateway.post("/gateway/reports", report)
-        assert (await routes(api))["endpoints"][0]["replicas"] == []
+        await become_unhealthy(api, only)
         await step(api, 2)
         assert [each["phase"] for each in await replicas(user)] == ["starting"]
         status = 200
         await step(api, 2)
         assert [each["phase"] for each in await replicas(user)] == ["ready"]
         status = 500
-        await api.gateway.post("/gateway/reports", {**report, "report_id": "2"})
+        await become_unhealthy(api, only)
         api.world.clock.advance(seconds=10 * 10 + 1)
         await step(api)
     assert [each["phase"] for each in await replicas(user)] == ["stopping"]
+
+
+async def test_gateway_that_is_cut_off_from_a_replica_does_not_take_it_from_others(
+    api: Api,
+) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    # One failed check of the manager may be due to a short interruption.
+    statuses = [200, 200, 200, 500, 200]
+    async with server(lambda: statuses.pop(0)) as (url, requests):
+        (only,) = await ready(api, user, url)
+        before = (await routes(api))["version"]
+        for checks in (2, 3, 5):
+            await report_failed(api, only)
+            await wait_until_async(lambda: len(requests) == checks, 10, "a check")  # noqa: B023
+            await step(api)
+            assert (await replicas(user))[0]["phase"] == "ready"
+        assert (await routes(api))["version"] == before
 
 
 async def test_refused_replicas_leave_one_row_for_each_pause(api: Api) -> None:
@@ -467,8 +501,7 @@ async def test_replica_of_a_lost_agent_is_replaced_on_another_one(api: Api) -> N
         await other.beat()
         await manager.cluster.agents.check_deadlines()
         assert (await (await api.client("admin")).get("/agents/a1"))["status"] == "LOST"
-        report = {"gateway_id": "g", "report_id": "1", "failed": [lost]}
-        await api.gateway.post("/gateway/reports", report)
+        await become_unhealthy(api, lost)
         # The health check may fail ten times, every 10 s.
         for seconds in (50, 51, 6):
             clock.advance(seconds=seconds)
@@ -487,11 +520,12 @@ async def test_replica_of_a_lost_agent_is_replaced_on_another_one(api: Api) -> N
 async def test_restarted_server_of_a_replica_has_its_whole_start_time(api: Api) -> None:
     user, clock = await api.client("user"), api.world.clock
     await make(api, user, settings={"health": {"path": "/", "start_seconds": 600}})
-    async with server() as (url, _), server(lambda: 500) as (restarted, _):
+    status = 200
+    async with server(lambda: status) as (url, _), server(lambda: 500) as (restarted, _):
         (only,) = await ready(api, user, url)
         clock.advance(minutes=5)
-        report = {"gateway_id": "g", "report_id": "1", "failed": [only]}
-        await api.gateway.post("/gateway/reports", report)
+        status = 500
+        await become_unhealthy(api, only)
         (shown,) = await replicas(user)
         assert shown["reason_coded"]["code"] == "replica-unhealthy"
         launch = api.world.manager.sessions.launch
