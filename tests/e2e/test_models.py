@@ -126,7 +126,7 @@ def test_language_model_answers_the_official_client_and_survives_kills(
     if hub.engine == "docker":
         # The session image has no model server: a container loads it from the model folder.
         files |= server_package()
-        command = f'export PYTHONPATH=$BAI_MODEL_PATH LD_LIBRARY_PATH=$BAI_MODEL_PATH; {command}'
+        command = f"export PYTHONPATH=$BAI_MODEL_PATH LD_LIBRARY_PATH=$BAI_MODEL_PATH; {command}"
     settings = {"variant": "llama-cpp", "command": command}
     with hub.rest("user") as rest, deployed(rest, name, files, settings=settings) as token:
         url = f"{hub.url}/services/bai-serve/{name}/v1"
