@@ -22,7 +22,6 @@ from tests.testbed.wait import wait_until_async
 
 from .conftest import SECRET, Bed, both_engines, endpoint_route
 
-
 # Memory by which a gateway may grow for two bodies of 100 MB. Its buffers need less than 1 MB.
 MAX_GROWTH_BYTES = 16 * 2**20
 BODY_MEGABYTES = 100

@@ -196,15 +196,18 @@ class EndpointChange(EndpointLimits):
 
 
 class NewRevision(Body):
-    """Missing settings are taken from the last revision."""
+    """Missing settings are taken from the target revision. ``is_applied``: false only saves the
+    revision; ``POST /endpoints/{key}/rollback`` begins its rollout later.
+    """
 
+    is_applied: bool = True
     settings: Settings = Settings()
     definition: Definition | None = None
     definition_file: ShortText | None = None
 
 
 class Rollback(Body):
-    """``revision``: the number of an earlier revision."""
+    """``revision``: the number of an earlier or saved revision."""
 
     revision: Count
 

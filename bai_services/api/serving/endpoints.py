@@ -92,7 +92,8 @@ class Endpoint(ResponseModel):
 
 
 class Revision(ResponseModel):
-    """``outcome``: completed, rolled-back or failed; null: the rollout has not ended.
+    """``outcome``: completed, rolled-back, failed, replaced (another rollout began before it ended)
+    or saved (no rollout yet); null: the rollout has not ended.
     ``requests``, ``errors``: during its last rollout, if a previous revision existed; ``p99_ms``:
     the 99th percentile of the latency of these requests.
     """
@@ -295,7 +296,7 @@ class RevisionsHandler(APIHandler):
         return await self.manager.serving.endpoints.revisions(self.caller, key, query)
 
     @operation(
-        "Create a revision and begin its rollout",
+        "Create a revision, and begin its rollout or only save it",
         tag=_TAG,
         body=bodies.NewRevision,
         returns=Endpoint,
@@ -308,7 +309,10 @@ class RevisionsHandler(APIHandler):
 
 class RollbackHandler(APIHandler):
     @operation(
-        "Begin the rollout of an earlier revision", tag=_TAG, body=bodies.Rollback, returns=Endpoint
+        "Begin the rollout of an earlier or saved revision",
+        tag=_TAG,
+        body=bodies.Rollback,
+        returns=Endpoint,
     )
     async def post(self, key: str, body: bodies.Rollback) -> records.Endpoint:
         return await self.manager.serving.endpoints.roll_back(self.caller, key, body.revision)

@@ -129,12 +129,21 @@ async def info(connection: Connection, name: str, *, as_json: bool) -> None:
     )
 )
 @click.argument("name")
+@click.option(
+    "--apply/--save-only",
+    "is_applied",
+    default=True,
+    help="Roll out the new revision now, or only save it (then: bai service rollback). Default: "
+    "--apply.",
+)
 @scaling_options
 @settings_options
 @limit_options
 @json_option
 @connected
-async def update(connection: Connection, name: str, *, as_json: bool, **options: Any) -> None:
+async def update(
+    connection: Connection, name: str, *, is_applied: bool, as_json: bool, **options: Any
+) -> None:
     """Change limits or the autoscaling of an endpoint, or create a revision with other settings.
 
     Options of the autoscaling that are not given keep their values.
@@ -146,8 +155,13 @@ async def update(connection: Connection, name: str, *, as_json: bool, **options:
     if limits:
         made = await connection.client.patch(endpoint_path(name), limits)
     if revision:
-        made = await connection.client.post(f"{endpoint_path(name)}/revisions", revision)
-    text = f"; revision {made['target_revision']} is being rolled out" if revision else ""
+        body = {**revision, "is_applied": is_applied}
+        made = await connection.client.post(f"{endpoint_path(name)}/revisions", body)
+    text = ""
+    if revision and is_applied:
+        text = f"; revision {made['target_revision']} is being rolled out"
+    elif revision:
+        text = f"; the new revision is saved (bai service rollout {name})"
     output.print_done(f"endpoint {name} changed{text}", made, as_json=as_json)
 
 
@@ -191,7 +205,7 @@ async def rollout(
 @json_option
 @connected
 async def rollback(connection: Connection, name: str, revision: int, *, as_json: bool) -> None:
-    """Roll out an earlier revision."""
+    """Roll out an earlier or saved revision."""
     made = await connection.client.post(f"{endpoint_path(name)}/rollback", {"revision": revision})
     output.print_done(
         f"revision {revision} of endpoint {name} is being rolled out", made, as_json=as_json

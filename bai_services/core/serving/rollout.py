@@ -38,12 +38,15 @@ LIVE_PHASES = (Phase.STARTING, Phase.READY)
 
 class Outcome(StrEnum):
     """``completed``: only the new revision serves. ``rolled-back``: the new revision was given up,
-    the former one serves. ``failed``: it was given up, and there is no former one.
+    the former one serves. ``failed``: it was given up, and there is no former one. ``replaced``:
+    another revision became the target before the rollout ended. ``saved``: there was no rollout.
     """
 
     COMPLETED = "completed"
     ROLLED_BACK = "rolled-back"
     FAILED = "failed"
+    REPLACED = "replaced"
+    SAVED = "saved"
 
 
 @dataclass(frozen=True, slots=True)

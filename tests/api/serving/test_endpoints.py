@@ -1192,3 +1192,28 @@ async def test_only_the_last_phases_of_a_replica_are_kept(api: Api) -> None:
     assert (await user.get(path))["total"] == REPLICA_CHANGES_KEPT + 1
     await store.clean_up(now, now, 1)
     assert (await user.get(path))["total"] == REPLICA_CHANGES_KEPT
+
+
+async def test_revision_can_be_saved_and_applied_later(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url)
+        settings = {"settings": {"command": "serve 2"}}
+        shown = await user.post("/endpoints/llm/revisions", {**settings, "is_applied": False})
+        assert (shown["target_revision"], shown["status"]) == (1, "ready")
+        await step(api, 2)
+        assert [each["id"] for each in await replicas(user, "starting", "ready")] == [old]
+        third = {"settings": {"command": "serve 3"}}
+        assert (await user.post("/endpoints/llm/revisions", third))["target_revision"] == 3
+        outcomes = {each["number"]: each["outcome"] for each in await revisions(user)}
+        assert outcomes == {1: "completed", 2: "saved", 3: None}
+        shown = await user.post("/endpoints/llm/rollback", {"revision": 2})
+        assert (shown["target_revision"], shown["status"]) == (2, "deploying")
+        await ready(api, user, url)
+        await step(api, 2)
+    outcomes = {each["number"]: each["outcome"] for each in await revisions(user)}
+    assert outcomes == {1: "completed", 2: "completed", 3: "replaced"}
+    entries = (await user.get("/endpoints/llm/audit-log"))["items"]
+    actions = {each["action"] for each in entries}
+    assert actions > {"endpoint.save", "endpoint.deploy", "endpoint.roll-back"}

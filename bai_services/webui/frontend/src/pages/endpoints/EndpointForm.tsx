@@ -1,5 +1,5 @@
 import { useState } from 'react';
-import { Alert, Button, Drawer, Flex, Form, Grid, Skeleton } from 'antd';
+import { Alert, Button, Checkbox, Drawer, Flex, Form, Grid, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
@@ -80,11 +80,15 @@ function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
   const isWide = Grid.useBreakpoint().md ?? true;
   const [form] = Form.useForm<EndpointValues>();
   const [error, setError] = useState<string>();
+  const [isApplied, setIsApplied] = useState(true);
   // The settings as they were when the form was opened; polling must not change them.
   const [opened] = useState(initial);
   const { data: variants } = useQuery(variantsQuery);
   const create = useCreateEndpoint();
   const deploy = useDeploy(endpoint?.id ?? '');
+
+  const deployText = isApplied ? 'endpoints.deploy-ok' : 'entities.save';
+  const okText = endpoint === undefined ? 'endpoints.create-ok' : deployText;
 
   const valuesNow = () => {
     // Also the values of fields that are not shown, such as resources of unknown slots.
@@ -97,7 +101,10 @@ function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
     try {
       const saved = await (endpoint === undefined
         ? create.mutateAsync(newEndpointOf(values, variant))
-        : deploy.mutateAsync(newRevisionOf(values, variant, opened)));
+        : deploy.mutateAsync({
+            ...newRevisionOf(values, variant, opened),
+            is_applied: isApplied
+          }));
       onDone(saved);
     } catch (problem) {
       show(problem as Error);
@@ -135,7 +142,12 @@ function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
           : t('endpoints.deploy-title', { name: endpoint.name })
       }
       footer={
-        <Flex gap="small" justify="end">
+        <Flex gap="small" justify="end" align="center" wrap>
+          {endpoint && (
+            <Checkbox checked={isApplied} onChange={event => setIsApplied(event.target.checked)}>
+              {t('endpoints.apply-now')}
+            </Checkbox>
+          )}
           <Button onClick={onClose}>{t('entities.cancel')}</Button>
           <TryButton read={readTrial} onError={show} />
           <Button
@@ -143,7 +155,7 @@ function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
             loading={create.isPending || deploy.isPending}
             onClick={form.submit}
           >
-            {t(endpoint === undefined ? 'endpoints.create-ok' : 'endpoints.deploy-ok')}
+            {t(okText)}
           </Button>
         </Flex>
       }
