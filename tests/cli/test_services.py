@@ -29,7 +29,10 @@ async def test_endpoint_from_creation_to_deletion(bai: Bai, api: Api, tmp_path: 
         "--canary-percent", "5", "--manual", "--max-queue", "7", by="user",
     )  # fmt: skip
     assert "revision 2 is being rolled out" in changed.stdout
-    saved = await bai("service", "update", "hello", "--command", "x", "--save-only", by="user")
+    saved = await bai(
+        "service", "update", "hello", "--command", "x", "--cluster-size", "1", "--save-only",
+        by="user",
+    )  # fmt: skip
     assert "the new revision is saved" in saved.stdout
     assert (await bai("service", "update", "hello", by="user")).code == 2
     shown = (await bai("service", "info", "hello", "--json", by="user")).document
@@ -37,6 +40,7 @@ async def test_endpoint_from_creation_to_deletion(bai: Bai, api: Api, tmp_path: 
     revisions = (await bai("service", "rollout", "hello", "--json", by="user")).document
     found = [(each["number"], each["outcome"]) for each in revisions["items"]]
     assert found == [(3, "saved"), (2, None), (1, "replaced")]
+    assert revisions["items"][0]["settings"]["request"]["cluster_size"] == 1
     settings = revisions["items"][1]["settings"]
     assert (settings["rollout"]["canary_percent"], settings["health"]["path"]) == (5, "/ok")
     limits = ["--max-error-percent", "5", "--max-p99-ms", "200"]

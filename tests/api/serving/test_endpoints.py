@@ -1217,3 +1217,25 @@ async def test_revision_can_be_saved_and_applied_later(api: Api) -> None:
     entries = (await user.get("/endpoints/llm/audit-log"))["items"]
     actions = {each["action"] for each in entries}
     assert actions > {"endpoint.save", "endpoint.deploy", "endpoint.roll-back"}
+
+
+async def test_replica_may_have_several_kernels(api: Api) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    cluster = {"cluster_size": 2, "cluster_mode": "single-node"}
+    refused = make(api, user, settings={"request": {**SETTINGS["request"], **cluster}})
+    with pytest.raises(QuotaExceeded, match="container"):
+        await refused
+    await admin.patch("/keypair-policies/default", {"max_containers_per_session": 2})
+    await make(api, user, settings={"request": {**SETTINGS["request"], **cluster}})
+    async with server() as (url, _):
+        (only,) = await ready(api, user, url)
+        shown = await user.get(f"/sessions/{only}")
+        assert [each["hostname"] for each in shown["kernels"]] == ["main1", "sub1"]
+        assert [each["phase"] for each in await replicas(user)] == ["ready"]
+        (replica,) = (await routes(api))["endpoints"][0]["replicas"]
+        assert replica["url"] == url
+        # A new revision keeps the cluster unless it sets another one.
+        for request, size in (({}, 2), ({"cluster_size": 1}, 1)):
+            await user.post("/endpoints/llm/revisions", {"settings": {"request": request}})
+            settings = (await revisions(user))[0]["settings"]
+            assert settings["request"]["cluster_size"] == size
