@@ -59,6 +59,8 @@ async def test_endpoint_from_creation_to_deletion(bai: Bai, api: Api, tmp_path: 
     assert "paused" in (await bai("service", "pause", "hello", by="user")).stdout
     assert "resumed" in (await bai("service", "resume", "hello", by="user")).stdout
     assert (await bai("service", "replicas", "hello", by="user")).code == 0
+    usage = await bai("service", "usage", "hello", by="user")
+    assert (usage.code, "no requests with tokens yet" in usage.stderr) == (0, True)
     created = await bai(
         "service", "token", "create", "hello", "app", "--network", "192.0.2.0/24",
         "--per-minute", "60", by="user",

@@ -180,6 +180,17 @@ class Token(ResponseModel):
     last_used_at: datetime | None
 
 
+class EndpointUsage(ResponseModel):
+    """Requests of a day (UTC) with the token of this name; "": from the chat page."""
+
+    id: int
+    day: datetime
+    token: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+
+
 class CreatedToken(ResponseModel):
     """``token`` is shown only now."""
 
@@ -400,6 +411,17 @@ class TokensHandler(APIHandler):
         return await self.manager.serving.tokens.create(self.caller, key, body.given_fields())
 
 
+class UsageHandler(APIHandler):
+    @operation(
+        "List the requests and tokens of an endpoint by day and token of clients",
+        tag=_TAG,
+        returns=EndpointUsage,
+        is_list=True,
+    )
+    async def get(self, key: str, query: ListQuery) -> Page[records.EndpointUsage]:
+        return await self.manager.serving.tokens.usage(self.caller, key, query)
+
+
 class TokenHandler(APIHandler):
     @operation("Revoke a token", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str, token: str) -> None:
@@ -473,6 +495,7 @@ ROUTES = [
     (_ONE + "/audit-log", EndpointAuditLogHandler),
     (_ONE + "/scalings", ScalingsHandler),
     (_ONE + "/load", LoadHandler),
+    (_ONE + "/usage", UsageHandler),
     (_ONE + "/tokens", TokensHandler),
     (_ONE + r"/tokens/(?P<token>[^/]+)", TokenHandler),
     ("/endpoint-trials", TrialsHandler),

@@ -35,6 +35,7 @@ _REVISION_COLUMNS = (
 _REPLICA_COLUMNS = ("id", "revision", "phase", "session_status", "agent", "changed_at", "reason")
 _CHANGE_COLUMNS = ("at", "phase", "reason")
 _ACTION_COLUMNS = ("at", "actor", "action", "outcome")
+_USAGE_COLUMNS = ("day", "token", "requests", "input_tokens", "output_tokens")
 _SCALING_COLUMNS = ("created_at", "former", "replicas", "reason")
 _VARIANT_COLUMNS = ("name", "title", "port", "health_path", "is_tested")
 
@@ -317,6 +318,32 @@ async def scalings(
     path = f"{endpoint_path(name)}/scalings"
     page = await connection.client.get(path, **page_query(sort, limit, offset))
     output.print_page(page, _SCALING_COLUMNS, as_json=as_json, empty="no changes yet")
+
+
+@service.command(epilog=example("bai service usage hello"))
+@click.argument("name")
+@page_options
+@json_option
+@connected
+async def usage(
+    connection: Connection,
+    name: str,
+    *,
+    limit: int,
+    offset: int,
+    sort: str | None,
+    as_json: bool,
+) -> None:
+    """List the requests, and the tokens that a model read and wrote, by day and by the client's
+    token. Days are those of UTC.
+    """
+    path = f"{endpoint_path(name)}/usage"
+    page = await connection.client.get(path, **page_query(sort, limit, offset))
+    if not as_json:
+        for item in page["items"]:
+            item["day"] = item["day"][:10]
+            item["token"] = item["token"] or "(chat page)"
+    output.print_page(page, _USAGE_COLUMNS, as_json=as_json, empty="no requests with tokens yet")
 
 
 @service.command(epilog=example("bai service rm hello"))

@@ -21,8 +21,8 @@ from bai_services.db.serving.gateways import (
     GatewayStore,
     RevisionCounts,
     RoutingRows,
-    TokenCounts,
 )
+from bai_services.db.serving.usage import TokenCounts
 
 from ..accounts import authorizer
 from ..clock import Clock

@@ -14,6 +14,7 @@ from bai_services.db.serving.replicas import ReplicaStore
 from bai_services.db.serving.scaling import ScalingStore
 from bai_services.db.serving.tokens import TokenStore
 from bai_services.db.serving.trials import TrialStore
+from bai_services.db.serving.usage import UsageStore
 
 from ..accounts.callers import Callers
 from ..clock import monotonic_of
@@ -76,10 +77,11 @@ def serving_services(
 ) -> ServingServices:
     """Build the services and pass them their dependencies."""
     database = context.database
-    secrets, replicas, tokens, scalings, chats = (
+    secrets, replicas, tokens, usage_by_day, scalings, chats = (
         ReplicaSecrets(settings.key),
         ReplicaStore(database),
         TokenStore(database),
+        UsageStore(database),
         ScalingStore(database),
         ChatStore(database),
     )
@@ -93,6 +95,7 @@ def serving_services(
         context,
         replicas,
         tokens,
+        usage_by_day,
         chats,
         sessions,
         callers,
@@ -122,7 +125,7 @@ def serving_services(
     lifecycle.listen(trials.session_changed)
     return ServingServices(
         endpoints=endpoints,
-        tokens=EndpointTokens(context, tokens, endpoints, routes.changed),
+        tokens=EndpointTokens(context, tokens, usage_by_day, endpoints, routes.changed),
         chats=Chats(context, chats, tokens, endpoints, routes.changed),
         trials=trials,
         runner=runner,

@@ -1239,3 +1239,42 @@ async def test_replica_may_have_several_kernels(api: Api) -> None:
             await user.post("/endpoints/llm/revisions", {"settings": {"request": request}})
             settings = (await revisions(user))[0]["settings"]
             assert settings["request"]["cluster_size"] == size
+
+
+@pytest.mark.both_databases
+async def test_requests_are_counted_by_day_and_token(api: Api) -> None:
+    user, member, clock = await api.client("user"), await api.client("user2"), api.world.clock
+    await make(api, user)
+    token = (await user.post("/endpoints/llm/tokens", {"name": "app"}))["id"]
+    await member.post("/endpoints/llm/chat-token", {})
+    table = await routes(api)
+    (chat,) = {each["id"] for each in table["endpoints"][0]["tokens"]} - {token}
+
+    async def report(gateway: str, *ids: str) -> None:
+        counts = {"requests": 2, "input_tokens": 30, "output_tokens": 5}
+        await api.gateway.post(
+            "/gateway/reports",
+            {
+                "gateway_id": gateway,
+                "report_id": str(uuid.uuid4()),
+                "tokens": [{"id": each, **counts} for each in ids],
+            },
+        )
+
+    await report("g1", token, chat, "unknown")
+    await report("g2", token)
+    clock.advance(days=1)
+    await report("g1", token)
+    # The usage remains when the token is revoked.
+    await user.delete("/endpoints/llm/tokens/app")
+    found = (await user.get("/endpoints/llm/usage"))["items"]
+    shown = [(each["day"][:10], each["token"], each["requests"]) for each in found]
+    today = clock().date()
+    yesterday = today - timedelta(days=1)
+    assert shown == [(f"{today}", "app", 2), (f"{yesterday}", "", 2), (f"{yesterday}", "app", 4)]
+    assert (found[2]["input_tokens"], found[2]["output_tokens"]) == (60, 10)
+    with pytest.raises(Forbidden):
+        await member.get("/endpoints/llm/usage")
+    clock.advance(days=367)
+    await step(api)
+    assert (await user.get("/endpoints/llm/usage"))["items"] == []

@@ -142,25 +142,28 @@ function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
           : t('endpoints.deploy-title', { name: endpoint.name })
       }
       footer={
-        <Flex gap="small" justify="end" align="center" wrap>
-          {endpoint && (
-            <Checkbox checked={isApplied} onChange={event => setIsApplied(event.target.checked)}>
-              {t('endpoints.apply-now')}
-            </Checkbox>
-          )}
-          <Button onClick={onClose}>{t('entities.cancel')}</Button>
-          <TryButton read={readTrial} onError={show} />
-          <Button
-            type="primary"
-            loading={create.isPending || deploy.isPending}
-            onClick={form.submit}
-          >
-            {t(okText)}
-          </Button>
-        </Flex>
+        <>
+          {/* In the footer, because the form may be scrolled. */}
+          {error && <Alert type="error" showIcon title={error} style={{ marginBottom: 12 }} />}
+          <Flex gap="small" justify="end" align="center" wrap>
+            {endpoint && (
+              <Checkbox checked={isApplied} onChange={event => setIsApplied(event.target.checked)}>
+                {t('endpoints.apply-now')}
+              </Checkbox>
+            )}
+            <Button onClick={onClose}>{t('entities.cancel')}</Button>
+            <TryButton read={readTrial} onError={show} />
+            <Button
+              type="primary"
+              loading={create.isPending || deploy.isPending}
+              onClick={form.submit}
+            >
+              {t(okText)}
+            </Button>
+          </Flex>
+        </>
       }
     >
-      {error && <Alert type="error" showIcon title={error} style={{ marginBottom: 16 }} />}
       <Form<EndpointValues>
         form={form}
         layout="vertical"

@@ -66,7 +66,11 @@ function ClusterFields() {
         <InputNumber min={1} max={MAX_KERNELS} precision={0} placeholder="1" />
       </Form.Item>
       {size > 1 && (
-        <Form.Item name="cluster_mode" label={t('launcher.cluster-mode')}>
+        <Form.Item
+          name="cluster_mode"
+          label={t('launcher.cluster-mode')}
+          initialValue="single-node"
+        >
           <Radio.Group
             options={(['single-node', 'multi-node'] as const).map(value => ({
               value,
