@@ -255,11 +255,11 @@ class Start:
             page = self._spawner.page_of(self.session_id)
             raise refusals.of_engine(error, page, self._translate) from error
         except EngineError as error:
-            await self._undo(engine, running, _failure(error.reason, str(error)))
+            await self._undo(engine, running, _failure(str(error)))
             page = self._spawner.page_of(self.session_id)
             raise refusals.of_engine(error, page, self._translate) from error
         except errors.BaiError as error:
-            await self._undo(engine, running, _failure(error.code, error.message))
+            await self._undo(engine, running, _failure(error.message))
             page = self._spawner.page_of(self.session_id)
             raise refusals.of_manager(error, self._translate, page) from error
         except asyncio.CancelledError:
@@ -271,7 +271,7 @@ class Start:
             raise
         except Exception:
             # The error is a bug, which the Hub logs. The session must be cleaned up here, too.
-            await self._undo(engine, running, _failure("internal", "internal error"))
+            await self._undo(engine, running, _failure("internal error"))
             raise
         return running.url
 
@@ -363,9 +363,9 @@ def _session_name(server: str) -> str:
         return server
 
 
-def _failure(reason: str, text: str) -> Exit:
+def _failure(text: str) -> Exit:
     """Return the end of a failed start, with the first line of the explanation."""
-    return Exit(None, EndReason.START_FAILED, f"{reason}: {text.splitlines()[0] if text else ''}")
+    return Exit(None, EndReason.START_FAILED, text.partition("\n")[0])
 
 
 def request_again(session: Mapping[str, Any]) -> dict[str, Any]:

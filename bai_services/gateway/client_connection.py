@@ -36,6 +36,8 @@ class Server(Gateway, Protocol):
     """Interface of the process for connections."""
 
     connections: set[ClientConnection]
+    # Connections without a request, in the order in which they became idle.
+    idle: dict[ClientConnection, None]
     max_connections: int
     is_behind_haproxy: bool
 
@@ -80,14 +82,20 @@ class ClientConnection(asyncio.Protocol):
         transport = cast(asyncio.Transport, transport)
         self._transport = transport
         if len(self._server.connections) >= self._server.max_connections:
-            transport.abort()
-            return
+            oldest = next(iter(self._server.idle), None)
+            if oldest is None:
+                transport.abort()
+                return
+            # Many idle clients, or those that send no request, must not lock out the others.
+            del self._server.idle[oldest]
+            oldest.abort()
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         peer = transport.get_extra_info("peername")
         # A peer on a Unix socket has no address.
         self._peer = peer[0] if isinstance(peer, tuple) else ""
         self.address = self._peer_address = self._server.client_address(self._peer, "")
         self._server.connections.add(self)
+        self._server.idle[self] = None
         self._deadline = time.monotonic() + HEAD_SECONDS
 
     def data_received(self, data: bytes) -> None:
@@ -154,6 +162,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
+        self._server.idle.pop(self, None)
         self._transport = None
         self._is_closing = True
         running, self._running = self._running, None
@@ -255,6 +264,7 @@ class ClientConnection(asyncio.Protocol):
             return
         unparsed, self._unparsed, self._unparsed_bytes = self._unparsed, [], 0
         self._deadline = time.monotonic() + IDLE_SECONDS
+        self._server.idle[self] = None
         if unparsed:
             self._parse(b"".join(unparsed))
 
@@ -273,6 +283,7 @@ class ClientConnection(asyncio.Protocol):
         if transport is None or self._is_closing:
             return
         self._is_closing = True
+        self._server.idle.pop(self, None)
         self._unread_before = self.unread_bytes
         seconds = STALLED_SECONDS if self._unread_before else LINGER_SECONDS
         self._deadline = time.monotonic() + seconds
@@ -349,6 +360,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _run(self, exchange: Exchange) -> None:
         self._running = exchange
+        self._server.idle.pop(self, None)
         # A proxy may send requests of several clients over one connection.
         self.address = self._peer_address
         peer = exchange.peer if self._server.is_behind_haproxy else self._peer

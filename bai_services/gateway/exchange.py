@@ -94,6 +94,7 @@ class Gateway(Protocol):
     prefix: bytes  # of paths, without a slash at the end
     domain: bytes  # endpoints are also at NAME.DOMAIN; b"": no own host names
     is_behind_haproxy: bool
+    max_endpoint_requests: int
 
     def drained(self) -> None: ...
 
@@ -240,8 +241,11 @@ class Exchange:
         if (request.content_length or 0) > endpoint.route.max_body_bytes:
             raise _too_large(endpoint.route.max_body_bytes)
         self.endpoint, self.token = endpoint, token
+        endpoint.requests += 1
         endpoint.held_bytes += self._held
         (endpoint.anonymous if token is None else token.running).add(self)
+        if endpoint.requests > self._gateway.max_endpoint_requests:
+            raise busy("the endpoint has too many connections")
         if endpoint.held_bytes > MAX_ENDPOINT_HELD_BYTES:
             raise _too_many_bytes()
         if self._received > endpoint.route.max_body_bytes:
@@ -606,6 +610,7 @@ class Exchange:
         endpoint, token, replica = self.endpoint, self.token, self.replica
         if endpoint is None:
             return
+        endpoint.requests -= 1
         if self._connecting is not None:
             self._connecting.cancel()
         connection, self._connection = self._connection, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,6 +16,8 @@ from bai_services import grpc_health
 from bai_services.core.serving.gateway_records import Protocol
 
 from .routes import Endpoint, Replica, Routes
+
+log = logging.getLogger("bai_services.gateway")
 
 # Short interval for replicas that are not ready: requests may wait for them.
 UNREADY_SECONDS = 0.25
@@ -94,6 +97,7 @@ class HealthChecks:
         replica.failures += 1
         if replica.failures == MAX_FAILURES:
             replica.is_ready = False
+            log.warning("replica %s fails its health check", replica.id)
             self._on_failed()
 
     async def _is_healthy(self, replica: Replica, endpoint: Endpoint) -> bool:

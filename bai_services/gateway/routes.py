@@ -159,6 +159,7 @@ class Endpoint:
         self.queue: deque[RunningRequest] = deque()
         # Requests without a token, while the endpoint is public.
         self.anonymous: set[RunningRequest] = set()
+        self.requests = 0  # that run, wait, or whose beginning has not arrived yet
         self.in_flight = 0
         self.held_bytes = 0  # of bodies, for requests without a replica
         # Requests in HAProxy, if it is in front of the gateway.

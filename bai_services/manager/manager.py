@@ -253,6 +253,7 @@ class Manager:
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
         await self.pipelines.stop()
+        await self.serving.failures.close()
         await self.serving.trials.stop()
         await self.serving.runner.stop()
         await self.scheduling.preemptions.stop()

@@ -69,6 +69,7 @@ TEMPLATES = {
     "/endpoints/{key}/revisions": "/endpoints/{endpoint}/revisions",
     "/endpoints/{key}/scalings": "/endpoints/{endpoint}/scalings",
     "/endpoints/{key}/tokens": "/endpoints/{endpoint}/tokens",
+    "/endpoints/{key}/usage": "/endpoints/{endpoint}/usage",
     "/models/{key}/versions": "/models/{model}/versions",
     "/webhooks/{key}/deliveries": "/webhooks/{webhook}/deliveries",
     "/pipelines/{key}/versions": "/pipelines/{pipeline}/versions",

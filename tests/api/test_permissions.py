@@ -730,6 +730,7 @@ TABLE = [
     Row("GET /endpoints/{endpoint}/scalings", "ok ok 404 ok ok 404 ok 403 403"),
     Row("GET /endpoints/{endpoint}/load", "ok ok 404 ok ok 404 ok 403 403"),
     Row("GET /endpoints/{endpoint}/tokens", "ok ok 404 ok 403 404 403 403 403"),
+    Row("GET /endpoints/{endpoint}/usage", "ok ok 404 ok 403 404 403 403 403"),
     Row("PATCH /endpoints/{endpoint}", "ok ok 404 ok 403 404 403 403 403", {"replicas": 0}),
     Row("PATCH /endpoints/{endpoint}", "403 403 404 ok 403 404 403 403 403", {"max_queue": 1}),
     Row("POST /endpoints/{endpoint}/revisions", "403 403 404 ok 403 404 403 403 403", {}),

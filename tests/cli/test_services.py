@@ -29,11 +29,19 @@ async def test_endpoint_from_creation_to_deletion(bai: Bai, api: Api, tmp_path: 
         "--canary-percent", "5", "--manual", "--max-queue", "7", by="user",
     )  # fmt: skip
     assert "revision 2 is being rolled out" in changed.stdout
+    saved = await bai(
+        "service", "update", "hello", "--command", "x", "--cluster-size", "1", "--save-only",
+        by="user",
+    )  # fmt: skip
+    assert "the new revision is saved" in saved.stdout
     assert (await bai("service", "update", "hello", by="user")).code == 2
     shown = (await bai("service", "info", "hello", "--json", by="user")).document
     assert (shown["max_queue"], shown["target_revision"], shown["replicas"]) == (7, 2, 2)
     revisions = (await bai("service", "rollout", "hello", "--json", by="user")).document
-    settings = revisions["items"][0]["settings"]
+    found = [(each["number"], each["outcome"]) for each in revisions["items"]]
+    assert found == [(3, "saved"), (2, None), (1, "replaced")]
+    assert revisions["items"][0]["settings"]["request"]["cluster_size"] == 1
+    settings = revisions["items"][1]["settings"]
     assert (settings["rollout"]["canary_percent"], settings["health"]["path"]) == (5, "/ok")
     limits = ["--max-error-percent", "5", "--max-p99-ms", "200"]
     await bai("service", "update", "hello", *limits, by="user")
@@ -51,6 +59,8 @@ async def test_endpoint_from_creation_to_deletion(bai: Bai, api: Api, tmp_path: 
     assert "paused" in (await bai("service", "pause", "hello", by="user")).stdout
     assert "resumed" in (await bai("service", "resume", "hello", by="user")).stdout
     assert (await bai("service", "replicas", "hello", by="user")).code == 0
+    usage = await bai("service", "usage", "hello", by="user")
+    assert (usage.code, "no requests with tokens yet" in usage.stderr) == (0, True)
     created = await bai(
         "service", "token", "create", "hello", "app", "--network", "192.0.2.0/24",
         "--per-minute", "60", by="user",

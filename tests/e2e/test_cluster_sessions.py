@@ -16,6 +16,7 @@ from bai_services.db.database import Database
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_spawner.engines import processes
 from tests.e2e.sessions import JSON, checked, stop, wait_for
+from tests.e2e.test_serving import endpoint
 from tests.hub import RunningHub
 from tests.testbed.wait import wait_until
 
@@ -156,6 +157,38 @@ async def test_all_kernels_of_a_cluster_session_stop_and_fail_together(
             "the removal of all kernels",
         )
     await assert_allocations_are_consistent(cluster_hub, first["id"], second["id"])
+
+
+def test_replica_of_an_endpoint_may_have_several_kernels(
+    request: pytest.FixtureRequest, cluster_hub: RunningHub
+) -> None:
+    """The main kernel serves; all kernels end with the endpoint."""
+    size, name = SIZES[cluster_hub.engine], "e2e-cluster"
+    command = (
+        "echo $BAI_CLUSTER_SIZE $BAI_CLUSTER_HOST > index.html; "
+        "exec python3 -m http.server --bind 127.0.0.1 $PORT"
+    )
+    settings = {
+        "command": command,
+        "health": {"path": "/index.html"},
+        "request": {"resources": SMALL, "cluster_size": size},
+    }
+    with cluster_hub.rest("user") as rest, endpoint(rest, name, settings=settings) as token:
+        url = f"{cluster_hub.url}/services/bai-serve/{name}/index.html"
+        headers = {"Authorization": f"Bearer {token}"}
+
+        def served() -> str:
+            response = httpx.get(url, headers=headers, timeout=60)
+            return response.text.strip() if response.status_code == 200 else ""
+
+        assert wait_until(served, 2 * TIMEOUT_SECONDS, "a response") == f"{size} main1"
+        (replica,) = checked(rest.get(f"/endpoints/{name}/replicas"), 200)["items"]
+        assert len(set(remaining_kernels(request, cluster_hub, replica["id"]))) == size
+    wait_until(
+        lambda: not remaining_kernels(request, cluster_hub, replica["id"]),
+        TIMEOUT_SECONDS,
+        "the removal of all kernels",
+    )
 
 
 async def test_a_hub_killed_during_a_start_leaks_no_container(

@@ -1,4 +1,6 @@
-"""Real model servers behind endpoints: llama.cpp with the official OpenAI client, ONNX Runtime."""
+"""Real model servers behind endpoints on both engines: llama.cpp, called with the official OpenAI
+client, and ONNX Runtime.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import httpx
 import openai
 import psutil
 import pytest
+import xllamacpp
 
 from tests.e2e.sessions import checked
 from tests.hub import ROOT, RunningHub
@@ -87,14 +90,44 @@ def server_of(hub: RunningHub, replica: str, script: str) -> psutil.Process:
     return wait_until(found, 20, f"the process of replica {replica}")
 
 
+def kill_server_of(request: pytest.FixtureRequest, hub: RunningHub, replica: str) -> None:
+    """Kill the model server of a replica; on the Docker engine, its container."""
+    if hub.engine == "process":
+        server_of(hub, replica, "llama_server.py").kill()
+        return
+    client = request.getfixturevalue("docker_engine").client
+    (container,) = client.containers.list(filters={"label": f"bai.session-id={replica}"})
+    container.kill()
+
+
+def server_package() -> dict[str, bytes]:
+    """Return the package of llama.cpp and the library that it needs, for a container."""
+    package = Path(xllamacpp.__file__).parent
+    files = {f"xllamacpp/{path.name}": path.read_bytes() for path in package.glob("*.*")}
+    library = "libgomp.so.1"
+    (found,) = {
+        Path(each.path).resolve()
+        for each in psutil.Process().memory_maps()
+        if library in each.path and "site-packages" not in each.path
+    }
+    return {**files, library: found.read_bytes()}
+
+
 def script(name: str) -> bytes:
     return (ROOT / "tests/testbed" / name).read_bytes()
 
 
-def test_language_model_answers_the_official_client_and_survives_kills(hub: RunningHub) -> None:
-    name = "e2e-language-model"
-    settings = {"variant": "llama-cpp", "command": 'exec python3 "$BAI_MODEL_PATH/llama_server.py"'}
+def test_language_model_answers_the_official_client_and_survives_kills(
+    any_hub: RunningHub, request: pytest.FixtureRequest
+) -> None:
+    hub, name = any_hub, "e2e-language-model"
+    command = 'exec python3 "$BAI_MODEL_PATH/llama_server.py"'
     files = {"model.gguf": language_model(), "llama_server.py": script("llama_server.py")}
+    if hub.engine == "docker":
+        # The session image has no model server: a container loads it from the model folder.
+        files |= server_package()
+        command = f"export PYTHONPATH=$BAI_MODEL_PATH LD_LIBRARY_PATH=$BAI_MODEL_PATH; {command}"
+    settings = {"variant": "llama-cpp", "command": command}
     with hub.rest("user") as rest, deployed(rest, name, files, settings=settings) as token:
         url = f"{hub.url}/services/bai-serve/{name}/v1"
         with openai.OpenAI(base_url=url, api_key=token, max_retries=0, timeout=60) as client:
@@ -116,7 +149,7 @@ def test_language_model_answers_the_official_client_and_survives_kills(hub: Runn
             assert ask(client) == text
 
             (first,) = wait_for_replicas(rest, name, 1)
-            server_of(hub, first, "llama_server.py").kill()
+            kill_server_of(request, hub, first)
             replaced = lambda: wait_for_replicas(rest, name, 1) != [first]  # noqa: E731
             wait_until(replaced, START_SECONDS, "another replica")
             assert ask(client) == text

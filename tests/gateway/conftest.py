@@ -165,6 +165,14 @@ class Upstream:
         }
         return web.json_response(document, headers={"Set-Cookie": "a=b", "Keep-Alive": "1"})
 
+    async def _late(self, request: web.Request) -> web.Response:
+        """Read the body only after the release."""
+        await self.release.wait()
+        count = 0
+        async for piece in request.content.iter_any():
+            count += len(piece)
+        return web.json_response({"bytes": count})
+
     async def _wait(self, _: web.Request) -> web.Response:
         await self.release.wait()
         return web.json_response({"replica": self.name})
@@ -247,6 +255,7 @@ class Bed:
         settings = Settings(
             prefix=server.prefix.decode(), domain=server.domain.decode(), pools=4, slots=4,
             threads=1, queue_seconds=30, max_connections=1000,
+            max_endpoint_requests=server.max_endpoint_requests,
         )  # fmt: skip
         haproxy = Haproxy(server, settings, "127.0.0.1", 0)
         self.haproxies.append(haproxy)

@@ -607,3 +607,54 @@ async def test_long_upload_does_not_time_out_its_replica(bed: Bed, upstream: Ups
     gateway.sweep(time.monotonic())
     upstream.release.set()
     assert (await reader.readline()).split()[1] == b"200"
+
+
+async def test_idle_connections_do_not_lock_out_others(bed: Bed) -> None:
+    upstream = await bed.upstream()
+    await bed.manager.set(endpoint_route(upstream.route()))
+    gateway = await bed.gateway(max_connections=20)
+    await bed.ready()
+    running, _ = await raw(bed, request("/wait"))
+    await wait_until_async(lambda: upstream.running, 5, "the request")
+    # One has no request yet, and the others do not complete theirs.
+    oldest, _ = await raw(bed, b"")
+    await wait_until_async(lambda: len(gateway.connections) == 2, 5, "the connection")
+    for _ in range(18):
+        await raw(bed, b"GET /services/bai-serve/chat/echo HTT")
+    await wait_until_async(lambda: len(gateway.connections) == 20, 5, "connections")
+    reader, writer = await raw(bed, request("/echo"))
+    assert (await reader.readline()).split()[1] == b"200"
+    with suppress(ConnectionResetError):
+        assert await oldest.read() == b""
+    # A connection becomes idle again after its response, and is then the last to be closed.
+    await raw(bed, b"")
+    await wait_until_async(lambda: len(gateway.connections) == 20, 5, "a closed connection")
+    writer.write(request("/echo"))
+    await reader.readuntil(b"HTTP/1.1 200")
+    upstream.release.set()
+    assert (await running.readline()).split()[1] == b"200"
+
+
+@both_engines
+async def test_endpoint_cannot_use_up_the_connections_of_others(bed: Bed) -> None:
+    upstream = await bed.upstream()
+    other = endpoint_route(
+        upstream.route(id="r2", revision_id="v2"), id="e2", name="other", weights={"v2": 1},
+        tokens=(token_route(id="t2"),),
+    )  # fmt: skip
+    await bed.manager.set(endpoint_route(upstream.route()), other)
+    await bed.gateway(max_endpoint_requests=3)
+    await bed.ready(2)
+    running = [asyncio.create_task(bed.http.get(bed.url("/wait"))) for _ in range(3)]
+    await wait_until_async(lambda: upstream.running == 3, 5, "requests")
+    async with bed.http.get(bed.url("/echo")) as response:
+        assert (response.status, "Retry-After" in response.headers) == (503, True)
+        assert "too many connections" in (await response.json())["message"]
+    async with bed.http.get(bed.url("/echo", name="other")) as response:
+        assert response.status == 200
+    upstream.release.set()
+    for task in running:
+        async with await task as response:
+            assert response.status == 200
+    async with bed.http.get(bed.url("/echo")) as response:
+        assert response.status == 200

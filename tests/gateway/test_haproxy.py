@@ -326,7 +326,14 @@ async def test_ipv6_address() -> None:
     # HAProxy accepts only descriptors below a limit that grows with max_connections; the number of
     # the listening socket depends on the other files that the test process has opened.
     settings = Settings(
-        "/p", "", pools=1, slots=1, threads=1, queue_seconds=1, max_connections=1000
+        "/p",
+        "",
+        pools=1,
+        slots=1,
+        threads=1,
+        queue_seconds=1,
+        max_connections=1000,
+        max_endpoint_requests=500,
     )
     process = HaproxyProcess(settings, "::1", 0)
     await process.start()

@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,10 @@ from bai_services.hub_settings import for_gateway
 from tests.testbed.wait import wait_until_async
 
 from .conftest import SECRET, Bed, both_engines, endpoint_route
+
+# Memory by which a gateway may grow for two bodies of 100 MB. Its buffers need less than 1 MB.
+MAX_GROWTH_BYTES = 16 * 2**20
+BODY_MEGABYTES = 100
 
 
 async def started(bed: Bed, folder: Path) -> tuple[asyncio.subprocess.Process, int]:
@@ -70,6 +75,48 @@ async def test_killed_gateway_serves_again_from_the_managers_routes(
         assert times.user + times.system < 2
         process.kill()
         await process.wait()
+
+
+@both_engines
+async def test_memory_does_not_grow_with_bodies(bed: Bed, tmp_path: Path) -> None:
+    """A request of 100 MB whose server reads late, and a response of the same size."""
+    upstream = await bed.upstream()
+    await bed.manager.set(endpoint_route(upstream.route()))
+    process, port = await started(bed, tmp_path)
+    await wait_until_served(bed, port)
+    seen = psutil.Process(process.pid)
+
+    def memory() -> int:
+        return sum(each.memory_info().rss for each in (seen, *seen.children(recursive=True)))
+
+    before = memory()
+    url = f"http://127.0.0.1:{port}/services/bai-serve/chat"
+    piece, counts = bytes(2**20), [0]
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(BODY_MEGABYTES):
+            counts[-1] += 1
+            yield piece
+
+    def is_stalled() -> bool:
+        counts.append(counts[-1])
+        return counts[-1] > 0 and len(counts) > 8 and len(set(counts[-8:])) == 1
+
+    headers = {"Content-Length": str(BODY_MEGABYTES * 2**20)}
+    posted = bed.http.post(f"{url}/late", data=pieces(), headers=headers)
+    posting = asyncio.create_task(posted.__aenter__())
+    await wait_until_async(is_stalled, 20, "the client to be stalled")
+    grown = [memory() - before]
+    upstream.release.set()
+    async with await posting as response:
+        assert (await response.json())["bytes"] == BODY_MEGABYTES * 2**20
+    async with bed.http.get(f"{url}/endless") as response:
+        for _ in range(BODY_MEGABYTES):
+            await response.content.readexactly(2**20)
+        grown.append(memory() - before)
+    process.kill()
+    await process.wait()
+    assert max(grown) < MAX_GROWTH_BYTES
 
 
 @both_engines

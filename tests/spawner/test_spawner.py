@@ -154,7 +154,7 @@ async def test_a_server_that_exits_at_start_is_reported_with_its_output(
     assert "no luck <b>" in message_of(answer)
     session = await newest_session(user, "dies")
     ended = await wait_for_status(user, session["id"], "ERROR")
-    assert "exited-at-start" in ended["status_info"]
+    assert ended["status_info"].startswith("its server exited during the start with exit code 9")
     assert ended["exit_code"] == 9
     assert (await user.get(f"/sessions/{session['id']}/logs"))["log"] == "first\nno luck <b>\n"
     assert ended["allocations"] == []

@@ -12,6 +12,7 @@ DOCKER_DEMO_FILES = frozenset(
     for name in (
         "batch",
         "mlflow_dl",
+        "grpc",
         "idle_rules",
         "isolation",
         "journey_browser",
@@ -19,6 +20,7 @@ DOCKER_DEMO_FILES = frozenset(
         "journey_rest",
         "labext",
         "mlflow",
+        "models",
         "resize",
         "second_address",
         "serving",

@@ -9,6 +9,7 @@ from pydantic import Field
 from bai_services.core.serving.autoscaling import MAX_PERIODS
 from bai_services.core.serving.prompt_prefix import MAX_PREFIX_CHARACTERS
 from bai_services.core.serving.settings import MAX_REPLICAS
+from bai_services.core.sessions.kernel_group import MAX_KERNELS
 from bai_services.core.tags import MAX_TAGS
 
 from ..fields import Body, Count, Instant, LongText, NameText, ShortText, SlotsInput
@@ -70,7 +71,9 @@ class ModelMount(Body):
 
 
 class ReplicaRequest(Body):
-    """Fields of the replicas' sessions, as in ``POST /sessions``."""
+    """Fields of the replicas' sessions, as in ``POST /sessions``. With a ``cluster_size`` above 1,
+    the server runs in the main kernel.
+    """
 
     image: ShortText | None = None
     resources: SlotsInput = {}
@@ -80,6 +83,8 @@ class ReplicaRequest(Body):
     environ: dict[str, str] = Field(default={}, max_length=MAX_VARIABLES)
     shared_memory: ShortText | None = None
     priority: int | None = None
+    cluster_size: int | None = Field(default=None, ge=1, le=MAX_KERNELS)
+    cluster_mode: NameText | None = None
 
 
 class Settings(Body):
@@ -196,15 +201,18 @@ class EndpointChange(EndpointLimits):
 
 
 class NewRevision(Body):
-    """Missing settings are taken from the last revision."""
+    """Missing settings are taken from the target revision. ``is_applied``: false only saves the
+    revision; ``POST /endpoints/{key}/rollback`` begins its rollout later.
+    """
 
+    is_applied: bool = True
     settings: Settings = Settings()
     definition: Definition | None = None
     definition_file: ShortText | None = None
 
 
 class Rollback(Body):
-    """``revision``: the number of an earlier revision."""
+    """``revision``: the number of an earlier or saved revision."""
 
     revision: Count
 

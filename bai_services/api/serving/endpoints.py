@@ -92,7 +92,8 @@ class Endpoint(ResponseModel):
 
 
 class Revision(ResponseModel):
-    """``outcome``: completed, rolled-back or failed; null: the rollout has not ended.
+    """``outcome``: completed, rolled-back, failed, replaced (another rollout began before it ended)
+    or saved (no rollout yet); null: the rollout has not ended.
     ``requests``, ``errors``: during its last rollout, if a previous revision existed; ``p99_ms``:
     the 99th percentile of the latency of these requests.
     """
@@ -177,6 +178,17 @@ class Token(ResponseModel):
     input_tokens: int
     output_tokens: int
     last_used_at: datetime | None
+
+
+class EndpointUsage(ResponseModel):
+    """Requests of a day (UTC) with the token of this name; "": from the chat page."""
+
+    id: int
+    day: datetime
+    token: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
 
 
 class CreatedToken(ResponseModel):
@@ -295,7 +307,7 @@ class RevisionsHandler(APIHandler):
         return await self.manager.serving.endpoints.revisions(self.caller, key, query)
 
     @operation(
-        "Create a revision and begin its rollout",
+        "Create a revision, and begin its rollout or only save it",
         tag=_TAG,
         body=bodies.NewRevision,
         returns=Endpoint,
@@ -308,7 +320,10 @@ class RevisionsHandler(APIHandler):
 
 class RollbackHandler(APIHandler):
     @operation(
-        "Begin the rollout of an earlier revision", tag=_TAG, body=bodies.Rollback, returns=Endpoint
+        "Begin the rollout of an earlier or saved revision",
+        tag=_TAG,
+        body=bodies.Rollback,
+        returns=Endpoint,
     )
     async def post(self, key: str, body: bodies.Rollback) -> records.Endpoint:
         return await self.manager.serving.endpoints.roll_back(self.caller, key, body.revision)
@@ -396,6 +411,17 @@ class TokensHandler(APIHandler):
         return await self.manager.serving.tokens.create(self.caller, key, body.given_fields())
 
 
+class UsageHandler(APIHandler):
+    @operation(
+        "List the requests and tokens of an endpoint by day and token of clients",
+        tag=_TAG,
+        returns=EndpointUsage,
+        is_list=True,
+    )
+    async def get(self, key: str, query: ListQuery) -> Page[records.EndpointUsage]:
+        return await self.manager.serving.tokens.usage(self.caller, key, query)
+
+
 class TokenHandler(APIHandler):
     @operation("Revoke a token", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str, token: str) -> None:
@@ -469,6 +495,7 @@ ROUTES = [
     (_ONE + "/audit-log", EndpointAuditLogHandler),
     (_ONE + "/scalings", ScalingsHandler),
     (_ONE + "/load", LoadHandler),
+    (_ONE + "/usage", UsageHandler),
     (_ONE + "/tokens", TokensHandler),
     (_ONE + r"/tokens/(?P<token>[^/]+)", TokenHandler),
     ("/endpoint-trials", TrialsHandler),

@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 import click
 
 from bai_services.core.errors import InvalidRequest
+from bai_services.core.scheduling.placement import Mode
 from bai_services.core.serving.definition import MAX_BYTES
 from bai_services.core.serving.gateway_records import Protocol
 from bai_services.core.serving.prompt_prefix import MAX_PREFIX_CHARACTERS
 from bai_services.core.serving.rollout import Strategy
 from bai_services.core.serving.settings import MAX_REPLICAS
+from bai_services.core.sessions.kernel_group import MAX_KERNELS
 
 from ..command import Choice, parse_pairs, segment, with_options
 
@@ -24,7 +26,9 @@ _LIMITS = (
     "prefix_characters", "tags",
 )  # fmt: skip
 _SETTINGS = ("variant", "command", "port", "protocol", "model_folder", "model_path")
-_REQUEST = ("image", "preset", "resource_group", "shared_memory")
+_REQUEST = (
+    "image", "preset", "resource_group", "shared_memory", "cluster_size", "cluster_mode",
+)  # fmt: skip
 _HEALTH = {"health_path": "path", "start_seconds": "start_seconds"}
 _ROLLOUT = (
     "strategy", "max_surge", "max_unavailable", "canary_percent", "is_automatic",
@@ -87,6 +91,16 @@ _SETTINGS_OPTIONS = (
     click.option("--preset", metavar="NAME", help="Resources of a preset."),
     click.option("--resource-group", metavar="NAME", help="Resource group of the replicas."),
     click.option("--shared-memory", metavar="SIZE", help="Size of /dev/shm."),
+    click.option(
+        "--cluster-size",
+        type=click.IntRange(1, MAX_KERNELS),
+        help="Kernels of each replica; the server runs in the first one. Default: 1.",
+    ),
+    click.option(
+        "--cluster-mode",
+        type=Choice([each.value for each in Mode]),
+        help="Whether the kernels of a replica may be on several agents.",
+    ),
     click.option(
         "-e",
         "--env",

@@ -35,6 +35,7 @@ _REVISION_COLUMNS = (
 _REPLICA_COLUMNS = ("id", "revision", "phase", "session_status", "agent", "changed_at", "reason")
 _CHANGE_COLUMNS = ("at", "phase", "reason")
 _ACTION_COLUMNS = ("at", "actor", "action", "outcome")
+_USAGE_COLUMNS = ("day", "token", "requests", "input_tokens", "output_tokens")
 _SCALING_COLUMNS = ("created_at", "former", "replicas", "reason")
 _VARIANT_COLUMNS = ("name", "title", "port", "health_path", "is_tested")
 
@@ -129,12 +130,21 @@ async def info(connection: Connection, name: str, *, as_json: bool) -> None:
     )
 )
 @click.argument("name")
+@click.option(
+    "--apply/--save-only",
+    "is_applied",
+    default=True,
+    help="Roll out the new revision now, or only save it (then: bai service rollback). Default: "
+    "--apply.",
+)
 @scaling_options
 @settings_options
 @limit_options
 @json_option
 @connected
-async def update(connection: Connection, name: str, *, as_json: bool, **options: Any) -> None:
+async def update(
+    connection: Connection, name: str, *, is_applied: bool, as_json: bool, **options: Any
+) -> None:
     """Change limits or the autoscaling of an endpoint, or create a revision with other settings.
 
     Options of the autoscaling that are not given keep their values.
@@ -146,8 +156,13 @@ async def update(connection: Connection, name: str, *, as_json: bool, **options:
     if limits:
         made = await connection.client.patch(endpoint_path(name), limits)
     if revision:
-        made = await connection.client.post(f"{endpoint_path(name)}/revisions", revision)
-    text = f"; revision {made['target_revision']} is being rolled out" if revision else ""
+        body = {**revision, "is_applied": is_applied}
+        made = await connection.client.post(f"{endpoint_path(name)}/revisions", body)
+    text = ""
+    if revision and is_applied:
+        text = f"; revision {made['target_revision']} is being rolled out"
+    elif revision:
+        text = f"; the new revision is saved (bai service rollout {name})"
     output.print_done(f"endpoint {name} changed{text}", made, as_json=as_json)
 
 
@@ -191,7 +206,7 @@ async def rollout(
 @json_option
 @connected
 async def rollback(connection: Connection, name: str, revision: int, *, as_json: bool) -> None:
-    """Roll out an earlier revision."""
+    """Roll out an earlier or saved revision."""
     made = await connection.client.post(f"{endpoint_path(name)}/rollback", {"revision": revision})
     output.print_done(
         f"revision {revision} of endpoint {name} is being rolled out", made, as_json=as_json
@@ -303,6 +318,32 @@ async def scalings(
     path = f"{endpoint_path(name)}/scalings"
     page = await connection.client.get(path, **page_query(sort, limit, offset))
     output.print_page(page, _SCALING_COLUMNS, as_json=as_json, empty="no changes yet")
+
+
+@service.command(epilog=example("bai service usage hello"))
+@click.argument("name")
+@page_options
+@json_option
+@connected
+async def usage(
+    connection: Connection,
+    name: str,
+    *,
+    limit: int,
+    offset: int,
+    sort: str | None,
+    as_json: bool,
+) -> None:
+    """List the requests, and the tokens that a model read and wrote, by day and by the client's
+    token. Days are those of UTC.
+    """
+    path = f"{endpoint_path(name)}/usage"
+    page = await connection.client.get(path, **page_query(sort, limit, offset))
+    if not as_json:
+        for item in page["items"]:
+            item["day"] = item["day"][:10]
+            item["token"] = item["token"] or "(chat page)"
+    output.print_page(page, _USAGE_COLUMNS, as_json=as_json, empty="no requests with tokens yet")
 
 
 @service.command(epilog=example("bai service rm hello"))

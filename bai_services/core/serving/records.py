@@ -36,6 +36,8 @@ MAX_ENDPOINTS_PER_USER = 100
 # A gateway that has not reported for this time counts as stopped.
 GATEWAY_TIMEOUT = timedelta(seconds=30)
 GATEWAYS_KEPT_FOR = timedelta(days=1)
+# Usage by day is deleted after this time.
+USAGE_KEPT_FOR = timedelta(days=366)
 
 DEFAULT_MAX_QUEUE = 100
 DEFAULT_QUEUE_SECONDS = 60
@@ -160,6 +162,18 @@ class Scaling:
     replicas: int
     reason: str
     reason_coded: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointUsage:
+    """Requests of a day (UTC) with the token of this name; "": from the chat page."""
+
+    id: int
+    day: datetime
+    token: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,12 +39,15 @@ LIVE_PHASES = (Phase.STARTING, Phase.READY)
 class Outcome(StrEnum):
     """Outcome of a rollout. ``completed``: only the new revision serves. ``rolled-back``: the new
     revision was given up, and the former revision serves. ``failed``: the new revision was given
-    up, and there is no former revision.
+    up, and there is no former revision. ``replaced``: another revision became the target before the
+    rollout ended. ``saved``: there was no rollout.
     """
 
     COMPLETED = "completed"
     ROLLED_BACK = "rolled-back"
     FAILED = "failed"
+    REPLACED = "replaced"
+    SAVED = "saved"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ REQUEST_FIELDS = frozenset(
         "environ",
         "shared_memory",
         "priority",
+        "cluster_size",
+        "cluster_mode",
     }
 )
 

@@ -172,32 +172,43 @@ class EndpointStore:
             await record(tx, audit)
             return await _one(tx, key)
 
+    async def last_number(self, endpoint_id: str) -> int:
+        """Return the number of the last revision of an endpoint."""
+        rows = sa.select(sa.func.max(endpoint_revisions.c.number)).where(
+            endpoint_revisions.c.endpoint_id == endpoint_id
+        )
+        async with self._db.read() as tx:
+            return int(await tx.scalar(rows) or 0)
+
     async def add_revision(
-        self, endpoint: EndpointRow, revision: Mapping[str, Any], audit: AuditEntry
+        self,
+        endpoint: EndpointRow,
+        revision: Mapping[str, Any],
+        audit: AuditEntry,
+        *,
+        is_applied: bool,
     ) -> EndpointRow:
-        """Insert a revision, and begin its rollout.
+        """Insert a revision, and begin its rollout if ``is_applied``.
 
         Raises
         ------
         Conflict
             If the endpoint has changed since it was read.
         """
+        changes = _start(revision) if is_applied else {}
+        outcome = None if is_applied else Outcome.SAVED
         async with self._db.write() as tx:
-            await update_version(tx, endpoints, endpoint.id, endpoint.version, _start(revision))
-            last = await tx.scalar(
-                sa.select(sa.func.max(endpoint_revisions.c.number)).where(
-                    endpoint_revisions.c.endpoint_id == endpoint.id
-                )
-            )
-            await tx.execute(
-                endpoint_revisions.insert().values({**revision, "number": int(last or 0) + 1})
-            )
+            # The version also prevents that two revisions get the same number.
+            await update_version(tx, endpoints, endpoint.id, endpoint.version, changes)
+            if is_applied:
+                await _replace_target(tx, endpoint)
+            await tx.execute(endpoint_revisions.insert().values({**revision, "outcome": outcome}))
             await _delete_old_revisions(tx, endpoint.id)
             await record(tx, audit)
             return await _one(tx, endpoint.id)
 
     async def roll_back(self, endpoint: EndpointRow, number: int, audit: AuditEntry) -> EndpointRow:
-        """Begin the rollout of a former revision.
+        """Begin the rollout of a former or saved revision.
 
         Raises
         ------
@@ -221,6 +232,7 @@ class EndpointStore:
             # The active revision needs no rollout.
             outcome = Outcome.COMPLETED if found == endpoint.active_revision_id else None
             await update_version(tx, endpoints, endpoint.id, endpoint.version, changes)
+            await _replace_target(tx, endpoint)
             await tx.execute(
                 sa.update(endpoint_revisions)
                 .where(endpoint_revisions.c.id == found)
@@ -315,6 +327,18 @@ def _start(revision: Mapping[str, Any]) -> dict[str, Any]:
         "failed_at": None,
         "problem": None,
     }
+
+
+async def _replace_target(tx: AsyncConnection, endpoint: EndpointRow) -> None:
+    """End the rollout of the target, if it has not ended."""
+    await tx.execute(
+        sa.update(endpoint_revisions)
+        .where(
+            endpoint_revisions.c.id == endpoint.target_revision_id,
+            endpoint_revisions.c.outcome.is_(None),
+        )
+        .values(outcome=Outcome.REPLACED)
+    )
 
 
 async def _delete_old_revisions(tx: AsyncConnection, endpoint_id: str) -> None:

@@ -29,6 +29,7 @@ from ..tables.serving import (
 from .chat_tokens import MAY_USE_CHAT_TOKEN
 from .routes_version import read_routes_version
 from .rows import IS_OWNER_ACTIVE
+from .usage import TokenCounts, count_usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +57,6 @@ class RevisionCounts:
     requests: int
     errors: int
     latency_ms: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class TokenCounts:
-    id: str
-    requests: int
-    input_tokens: int
-    output_tokens: int
 
 
 # Without the other settings, which can be large.
@@ -206,6 +199,7 @@ class GatewayStore:
                         for each in sorted(tokens, key=lambda each: each.id)
                     ],
                 )
+                await count_usage(tx, tokens, now)
             await _mark_drained(tx, gateway_id, drained)
             await _store_loads(tx, gateway_id, loads)
             await _count_rollouts(tx, revisions, now)

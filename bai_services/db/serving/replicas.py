@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -61,6 +61,17 @@ class ReplicaRow:
     def is_drained(self, gateways: set[str]) -> bool:
         """Return whether the replica has no requests in any of the gateways."""
         return bool(gateways) and gateways <= set(self.drained_by)
+
+
+@dataclass(frozen=True, slots=True)
+class ServingReplica:
+    """A replica that gets requests; ``settings``: those of its revision."""
+
+    id: str
+    url: str
+    revision_id: str
+    owner_id: str
+    settings: Mapping[str, Any] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +253,29 @@ class ReplicaStore:
             if changed.rowcount:
                 await _record_phases(tx, [replica_id], now)
                 await bump_routes(tx)
+
+    async def serving(self, ids: Collection[str]) -> Sequence[ServingReplica]:
+        """Return those of the replicas that get requests."""
+        rows = (
+            sa.select(
+                *(endpoint_replicas.c[name] for name in ("id", "url", "revision_id")),
+                endpoints.c.owner_id,
+                endpoint_revisions.c.settings,
+            )
+            .join_from(
+                endpoint_replicas,
+                endpoint_revisions,
+                endpoint_replicas.c.revision_id == endpoint_revisions.c.id,
+            )
+            .join(endpoints, endpoint_replicas.c.endpoint_id == endpoints.c.id)
+            .where(
+                endpoint_replicas.c.id.in_(sorted(ids)),
+                endpoint_replicas.c.phase == Phase.READY,
+                endpoint_replicas.c.url != "",
+            )
+        )
+        async with self._db.read() as tx:
+            return records(ServingReplica, await tx.execute(rows))
 
     async def unhealthy(
         self, ids: Collection[str], now: datetime, reason: Mapping[str, Any] | None = None

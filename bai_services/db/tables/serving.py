@@ -132,6 +132,22 @@ endpoint_tokens = sa.Table(
     sa.Index("ix_endpoint_tokens_user_id", "user_id", "endpoint_id"),
 )
 
+# Requests with tokens, by day (UTC) and name of the token, also after the token was revoked.
+endpoint_usage = sa.Table(
+    "endpoint_usage",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("endpoint_id", sa.ForeignKey("endpoints.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("day", UtcDateTime, nullable=False),
+    # "" stands for all tokens of the chat page.
+    sa.Column("token", sa.String(64), nullable=False),
+    sa.Column("requests", sa.BigInteger, nullable=False),
+    sa.Column("input_tokens", sa.BigInteger, nullable=False),
+    sa.Column("output_tokens", sa.BigInteger, nullable=False),
+    sa.UniqueConstraint("endpoint_id", "day", "token"),
+    sa.Index("ix_endpoint_usage_day", "day"),
+)
+
 # Changes of the number of replicas by a rule.
 endpoint_scalings = sa.Table(
     "endpoint_scalings",

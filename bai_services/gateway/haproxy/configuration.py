@@ -63,6 +63,7 @@ class Settings:
     threads: int  # 0: one for each processor
     queue_seconds: int
     max_connections: int
+    max_endpoint_requests: int  # of each revision
 
 
 def pool_name(number: int) -> str:
@@ -271,12 +272,15 @@ def _pool_rules(settings: Settings, folder: Path) -> list[str]:
 def _grpc_rules(settings: Settings, folder: Path) -> list[str]:
     own_host = f" unless {{ var(txn.host) -m end .{settings.domain} }}" if settings.domain else ""
     busy = f"'{_refusal('too many requests wait already')}'"
+    full = f"'{_refusal('the endpoint has too many connections')}'"
     return [
         "balance leastconn",
         # The gateway removes these headers from the responses that it forwards itself.
         f"http-response del-header {_one_of(NOT_FOR_CLIENTS)} -m reg",
         f"http-request return status 503 content-type application/json string {busy}{_RETRY_AFTER} "
         "if { be_conn_free lt 1 } { queue,sub(txn.max_queue) ge 0 }",
+        f"http-request return status 503 content-type application/json string {full}{_RETRY_AFTER} "
+        f"if {{ be_conn gt {settings.max_endpoint_requests} }}",
         "http-request track-sc0 var(txn.token_id) table requests if { var(txn.token_id) -m found }",
         "http-request track-sc1 var(txn.stream) table streams if { var(txn.owner) -m found }",
         "http-request set-timeout server var(txn.request_ms)",

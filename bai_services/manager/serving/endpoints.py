@@ -242,7 +242,7 @@ class Endpoints:
         return self._record(changed)
 
     async def deploy(self, caller: Caller, key: str, spec: Mapping[str, Any]) -> Endpoint:
-        """Create a revision and begin its rollout.
+        """Create a revision and begin its rollout, unless ``spec["is_applied"]`` is false.
 
         Settings that are not given are copied from the target revision.
 
@@ -277,14 +277,17 @@ class Endpoints:
         }
         settings = await self._settings(caller, merged, spec)
         await self._sessions.check_replica(caller, replica_spec(settings, row.project_id, None))
-        revision = self._revision(row.id, settings)
-        entry = self._entry(caller, "deploy", row, revision=row.target_revision + 1)
-        changed = await self._store.add_revision(row, revision, entry)
+        number = await self._store.last_number(row.id) + 1
+        revision = {**self._revision(row.id, settings), "number": number}
+        is_applied = bool(spec.get("is_applied", True))
+        action = "deploy" if is_applied else "save"
+        entry = self._entry(caller, action, row, revision=number)
+        changed = await self._store.add_revision(row, revision, entry, is_applied=is_applied)
         self._changed()
         return self._record(changed)
 
     async def roll_back(self, caller: Caller, key: str, number: int) -> Endpoint:
-        """Begin the rollout of an earlier revision.
+        """Begin the rollout of an earlier or saved revision.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Health checks of replicas that are not serving yet.
+"""Health checks of replicas that do not serve yet, and of those that gateways report as failed.
 
 Gateways check the serving replicas. The routing table contains a replica only after a passed check
 of the manager, so a rollout does not depend on a running gateway.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol as Interface
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 from yarl import URL
@@ -15,7 +16,6 @@ from yarl import URL
 from bai_services import grpc_health
 from bai_services.core.serving.definition import HealthCheck
 from bai_services.core.serving.gateway_records import Protocol
-from bai_services.db.serving.replicas import ReplicaRow
 
 from .background import BackgroundCalls
 from .replica_launch import ReplicaSecrets
@@ -27,21 +27,38 @@ MAX_PER_OWNER = 16
 REPEAT_SECONDS = 0.25
 
 
+class Probed(Interface):
+    """A replica that is checked."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def revision_id(self) -> str: ...
+
+
 class HealthProbes:
-    """Runs at most one check per replica at a time; passed checks are reported to ``passed``."""
+    """Runs at most one check per replica at a time. ``passed`` is called after a successful check,
+    ``failed`` after a failed check that is not repeated.
+    """
 
     def __init__(
-        self, secrets: ReplicaSecrets, passed: Callable[[ReplicaRow], Awaitable[None]]
+        self,
+        secrets: ReplicaSecrets,
+        passed: Callable[[Probed], Awaitable[None]],
+        failed: Callable[[Probed], Awaitable[None]] | None = None,
     ) -> None:
         self._secrets = secrets
         self._passed = passed
+        self._failed = failed
         self._calls = BackgroundCalls(MAX_CONCURRENT, MAX_PER_OWNER)
         self._repeated: dict[str, asyncio.TimerHandle] = {}  # by replica
         self._session: ClientSession | None = None
 
     def begin(
         self,
-        replica: ReplicaRow,
+        replica: Probed,
         owner_id: str,
         health: HealthCheck,
         repeats: int = 0,
@@ -70,7 +87,7 @@ class HealthProbes:
 
     async def _check(
         self,
-        replica: ReplicaRow,
+        replica: Probed,
         owner_id: str,
         health: HealthCheck,
         repeats: int,
@@ -83,8 +100,10 @@ class HealthProbes:
             self._repeated[replica.id] = asyncio.get_running_loop().call_later(
                 REPEAT_SECONDS, self.begin, replica, owner_id, health, repeats - 1, protocol
             )
+        elif self._failed is not None:
+            await self._failed(replica)
 
-    async def _speaks_grpc(self, replica: ReplicaRow, health: HealthCheck) -> bool:
+    async def _speaks_grpc(self, replica: Probed, health: HealthCheck) -> bool:
         url, secret = URL(replica.url), self._secrets.of(replica.revision_id)
         try:
             found = await grpc_health.check(
@@ -94,7 +113,7 @@ class HealthProbes:
             return False
         return found.is_healthy
 
-    async def _is_healthy(self, replica: ReplicaRow, health: HealthCheck) -> bool:
+    async def _is_healthy(self, replica: Probed, health: HealthCheck) -> bool:
         try:
             async with self._http.get(
                 replica.url + health.path,

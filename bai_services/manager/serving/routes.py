@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller
-from bai_services.core.coded_text import TextTemplate
 from bai_services.core.serving.gateway_records import (
     EndpointRoute,
     Protocol,
@@ -22,12 +21,12 @@ from bai_services.db.serving.gateways import (
     GatewayStore,
     RevisionCounts,
     RoutingRows,
-    TokenCounts,
 )
-from bai_services.db.serving.replicas import ReplicaStore
+from bai_services.db.serving.usage import TokenCounts
 
 from ..accounts import authorizer
 from ..clock import Clock
+from .failure_reports import FailureReports
 from .replica_launch import ReplicaSecrets
 
 MAX_WAIT_SECONDS = 25.0
@@ -45,14 +44,14 @@ class GatewayRoutes:
     def __init__(
         self,
         store: GatewayStore,
-        replicas: ReplicaStore,
         secrets: ReplicaSecrets,
         clock: Clock,
         wake: Callable[[], None],
+        failures: FailureReports,
     ) -> None:
         """``wake`` wakes the loop that runs endpoints."""
         self._store = store
-        self._replicas = replicas
+        self._failures = failures
         self._secrets = secrets
         self._clock = clock
         self._wake = wake
@@ -114,12 +113,10 @@ class GatewayRoutes:
             ],
         )
         if is_new and report["failed"]:
-            text = TextTemplate.REPLICA_UNHEALTHY.text().as_json()
-            await self._replicas.unhealthy(report["failed"], now, text)
-            self.changed()
+            await self._failures.check(report["failed"])
         # Wake the runner for a request that may wait for the first replica.
         is_waiting = any(each["queued"] and not each["in_flight"] for each in report["endpoints"])
-        if report["failed"] or report["drained"] or is_waiting:
+        if report["drained"] or is_waiting:
             self._wake()
 
     async def _current(self) -> RoutingTable:

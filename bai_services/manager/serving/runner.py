@@ -49,6 +49,7 @@ from bai_services.db.serving.chats import ChatStore
 from bai_services.db.serving.replicas import EndpointState, NewReplica, ReplicaRow, ReplicaStore
 from bai_services.db.serving.rows import EndpointRow
 from bai_services.db.serving.tokens import TokenStore
+from bai_services.db.serving.usage import UsageStore
 from bai_services.db.sessions.rows import SessionRow
 
 from ..accounts.callers import Callers
@@ -58,7 +59,7 @@ from ..scheduling.lease import Lease
 from ..sessions.planned_stops import ReplicaDrain
 from ..sessions.requests.choices import REPLICA_TYPES
 from ..sessions.sessions import Sessions
-from .probes import REPEAT_SECONDS, HealthProbes
+from .probes import REPEAT_SECONDS, HealthProbes, Probed
 from .replica_launch import ReplicaSecrets
 from .requests import replica_name, replica_spec
 from .scaler import EndpointScaler, is_scaled
@@ -99,6 +100,7 @@ class EndpointRunner:
         context: ManagerContext,
         store: ReplicaStore,
         tokens: TokenStore,
+        usage: UsageStore,
         chats: ChatStore,
         sessions: Sessions,
         callers: Callers,
@@ -115,6 +117,7 @@ class EndpointRunner:
         """
         self._store = store
         self._tokens = tokens
+        self._usage = usage
         self._chats = chats
         self._sessions = sessions
         self._callers = callers
@@ -410,7 +413,7 @@ class EndpointRunner:
         failed_at = self._former_failed_at.get(row.id)
         return failed_at is None or has_elapsed(failed_at, POSTPONED_PAUSE, now)
 
-    async def _passed(self, replica: ReplicaRow) -> None:
+    async def _passed(self, replica: Probed) -> None:
         await self._store.ready(replica.id, replica.url, self._clock())
         self._changed()
         self.wake()
@@ -434,6 +437,7 @@ class EndpointRunner:
             self._cleaned_at = monotonic
             await self._store.clean_up(now, now - ENDED_REPLICAS_KEPT_FOR, ENDED_REPLICAS_KEPT)
             await self._tokens.clean_up(now)
+            await self._usage.clean_up(now)
             await self._chats.clean_up(now)
             await self.scaler.clean_up()
 

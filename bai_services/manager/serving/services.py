@@ -14,6 +14,7 @@ from bai_services.db.serving.replicas import ReplicaStore
 from bai_services.db.serving.scaling import ScalingStore
 from bai_services.db.serving.tokens import TokenStore
 from bai_services.db.serving.trials import TrialStore
+from bai_services.db.serving.usage import UsageStore
 
 from ..accounts.callers import Callers
 from ..clock import monotonic_of
@@ -27,6 +28,7 @@ from ..settings import Settings
 from .chats import Chats
 from .definition_files import DefinitionFiles
 from .endpoints import Endpoints
+from .failure_reports import FailureReports
 from .loads import EndpointLoads
 from .metric_readings import MetricReadings
 from .replica_launch import ReplicaLaunches, ReplicaSecrets
@@ -47,6 +49,7 @@ class ServingServices:
     trials: Trials
     runner: EndpointRunner
     routes: GatewayRoutes
+    failures: FailureReports
 
 
 def replica_launches(
@@ -74,15 +77,17 @@ def serving_services(
 ) -> ServingServices:
     """Build the services and pass them their dependencies."""
     database = context.database
-    secrets, replicas, tokens, scalings, chats = (
+    secrets, replicas, tokens, usage_by_day, scalings, chats = (
         ReplicaSecrets(settings.key),
         ReplicaStore(database),
         TokenStore(database),
+        UsageStore(database),
         ScalingStore(database),
         ChatStore(database),
     )
+    failures = FailureReports(replicas, secrets, context.clock, lambda: changed())
     routes = GatewayRoutes(
-        GatewayStore(database), replicas, secrets, context.clock, lambda: runner.wake()
+        GatewayStore(database), secrets, context.clock, lambda: runner.wake(), failures
     )
     readings = MetricReadings(secrets, settings.prometheus_url, monotonic_of(context.clock))
     scaler = EndpointScaler(scalings, EndpointLoads(scalings, usage, readings, context.clock))
@@ -90,6 +95,7 @@ def serving_services(
         context,
         replicas,
         tokens,
+        usage_by_day,
         chats,
         sessions,
         callers,
@@ -119,11 +125,12 @@ def serving_services(
     lifecycle.listen(trials.session_changed)
     return ServingServices(
         endpoints=endpoints,
-        tokens=EndpointTokens(context, tokens, endpoints, routes.changed),
+        tokens=EndpointTokens(context, tokens, usage_by_day, endpoints, routes.changed),
         chats=Chats(context, chats, tokens, endpoints, routes.changed),
         trials=trials,
         runner=runner,
         routes=routes,
+        failures=failures,
     )
 
 

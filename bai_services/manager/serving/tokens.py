@@ -13,8 +13,9 @@ from bai_services.core.client_networks import check_networks
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
-from bai_services.core.serving.records import EndpointToken, NewToken
+from bai_services.core.serving.records import EndpointToken, EndpointUsage, NewToken
 from bai_services.db.serving.tokens import TokenStore
+from bai_services.db.serving.usage import UsageStore
 
 from ..accounts import authorizer
 from ..context import ManagerContext
@@ -32,11 +33,13 @@ class EndpointTokens:
         self,
         context: ManagerContext,
         store: TokenStore,
+        usage: UsageStore,
         endpoints: Endpoints,
         changed: Callable[[], None],
     ) -> None:
         """``changed`` notifies the gateways."""
         self._store = store
+        self._usage = usage
         self._endpoints = endpoints
         self._clock = context.clock
         self._audit = context.audit
@@ -46,6 +49,12 @@ class EndpointTokens:
         row = await self._endpoints.find(caller, key)
         authorizer.require(caller, "endpoint.manage", target(row))
         return await self._store.page(row.id, query)
+
+    async def usage(self, caller: Caller, key: str, query: ListQuery) -> Page[EndpointUsage]:
+        """Return the requests by day and token, the last day first."""
+        row = await self._endpoints.find(caller, key)
+        authorizer.require(caller, "endpoint.manage", target(row))
+        return await self._usage.page(row.id, query)
 
     async def create(self, caller: Caller, key: str, spec: Mapping[str, Any]) -> NewToken:
         """Create a token; only its digest is stored, so it can be shown only now.

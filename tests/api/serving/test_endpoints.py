@@ -42,6 +42,7 @@ from bai_services.manager.serving.replica_launch import SECRET_VARIABLE, Replica
 from bai_services.manager.serving.runner import MAX_SESSIONS_PER_STEP
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import HUB, KEY, SUPERADMIN, Api
+from tests.testbed.wait import wait_until_async
 
 SMALL = {"resources": {"cpu": "1", "mem": "1g"}}
 SETTINGS = {"variant": "cmd", "command": "python3 -m http.server $PORT", "request": SMALL}
@@ -61,6 +62,23 @@ async def step(api: Api, times: int = 1) -> None:
     for _ in range(times):
         await runner.step()
         await runner.probes.finish()
+
+
+async def report_failed(api: Api, replica: str) -> None:
+    """Let a gateway report a failed replica."""
+    report = {"gateway_id": "g", "report_id": str(uuid.uuid4()), "failed": [replica]}
+    await api.gateway.post("/gateway/reports", report)
+
+
+async def become_unhealthy(api: Api, replica: str) -> None:
+    """Let a gateway report a failed replica, and wait until the manager finds the same."""
+    await report_failed(api, replica)
+
+    async def has_no_route() -> bool:
+        (endpoint,) = (await routes(api))["endpoints"]
+        return endpoint["replicas"] == []
+
+    await wait_until_async(has_no_route, 10, "the checks of the manager")
 
 
 async def replicas(user: Client, *phases: str, key: str = "llm") -> list[dict[str, Any]]:
@@ -396,19 +414,35 @@ async def test_replica_that_a_gateway_cannot_use_must_pass_its_check_again(api: 
     async with server(lambda: status) as (url, _):
         (only,) = await ready(api, user, url)
         status = 500
-        report = {"gateway_id": "g", "report_id": "1", "failed": [only]}
-        await api.gateway.post("/gateway/reports", report)
-        assert (await routes(api))["endpoints"][0]["replicas"] == []
+        await become_unhealthy(api, only)
         await step(api, 2)
         assert [each["phase"] for each in await replicas(user)] == ["starting"]
         status = 200
         await step(api, 2)
         assert [each["phase"] for each in await replicas(user)] == ["ready"]
         status = 500
-        await api.gateway.post("/gateway/reports", {**report, "report_id": "2"})
+        await become_unhealthy(api, only)
         api.world.clock.advance(seconds=10 * 10 + 1)
         await step(api)
     assert [each["phase"] for each in await replicas(user)] == ["stopping"]
+
+
+async def test_gateway_that_is_cut_off_from_a_replica_does_not_take_it_from_others(
+    api: Api,
+) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    # One failed check of the manager may be due to a short interruption.
+    statuses = [200, 200, 200, 500, 200]
+    async with server(lambda: statuses.pop(0)) as (url, requests):
+        (only,) = await ready(api, user, url)
+        before = (await routes(api))["version"]
+        for checks in (2, 3, 5):
+            await report_failed(api, only)
+            await wait_until_async(lambda: len(requests) == checks, 10, "a check")  # noqa: B023
+            await step(api)
+            assert (await replicas(user))[0]["phase"] == "ready"
+        assert (await routes(api))["version"] == before
 
 
 async def test_refused_replicas_leave_one_row_for_each_pause(api: Api) -> None:
@@ -467,8 +501,7 @@ async def test_replica_of_a_lost_agent_is_replaced_on_another_one(api: Api) -> N
         await other.beat()
         await manager.cluster.agents.check_deadlines()
         assert (await (await api.client("admin")).get("/agents/a1"))["status"] == "LOST"
-        report = {"gateway_id": "g", "report_id": "1", "failed": [lost]}
-        await api.gateway.post("/gateway/reports", report)
+        await become_unhealthy(api, lost)
         # The health check may fail ten times, every 10 s.
         for seconds in (50, 51, 6):
             clock.advance(seconds=seconds)
@@ -487,11 +520,12 @@ async def test_replica_of_a_lost_agent_is_replaced_on_another_one(api: Api) -> N
 async def test_restarted_server_of_a_replica_has_its_whole_start_time(api: Api) -> None:
     user, clock = await api.client("user"), api.world.clock
     await make(api, user, settings={"health": {"path": "/", "start_seconds": 600}})
-    async with server() as (url, _), server(lambda: 500) as (restarted, _):
+    status = 200
+    async with server(lambda: status) as (url, _), server(lambda: 500) as (restarted, _):
         (only,) = await ready(api, user, url)
         clock.advance(minutes=5)
-        report = {"gateway_id": "g", "report_id": "1", "failed": [only]}
-        await api.gateway.post("/gateway/reports", report)
+        status = 500
+        await become_unhealthy(api, only)
         (shown,) = await replicas(user)
         assert shown["reason_coded"]["code"] == "replica-unhealthy"
         launch = api.world.manager.sessions.launch
@@ -1158,3 +1192,89 @@ async def test_only_the_last_phases_of_a_replica_are_kept(api: Api) -> None:
     assert (await user.get(path))["total"] == REPLICA_CHANGES_KEPT + 1
     await store.clean_up(now, now, 1)
     assert (await user.get(path))["total"] == REPLICA_CHANGES_KEPT
+
+
+async def test_revision_can_be_saved_and_applied_later(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url)
+        settings = {"settings": {"command": "serve 2"}}
+        shown = await user.post("/endpoints/llm/revisions", {**settings, "is_applied": False})
+        assert (shown["target_revision"], shown["status"]) == (1, "ready")
+        await step(api, 2)
+        assert [each["id"] for each in await replicas(user, "starting", "ready")] == [old]
+        third = {"settings": {"command": "serve 3"}}
+        assert (await user.post("/endpoints/llm/revisions", third))["target_revision"] == 3
+        outcomes = {each["number"]: each["outcome"] for each in await revisions(user)}
+        assert outcomes == {1: "completed", 2: "saved", 3: None}
+        shown = await user.post("/endpoints/llm/rollback", {"revision": 2})
+        assert (shown["target_revision"], shown["status"]) == (2, "deploying")
+        await ready(api, user, url)
+        await step(api, 2)
+    outcomes = {each["number"]: each["outcome"] for each in await revisions(user)}
+    assert outcomes == {1: "completed", 2: "completed", 3: "replaced"}
+    entries = (await user.get("/endpoints/llm/audit-log"))["items"]
+    actions = {each["action"] for each in entries}
+    assert actions > {"endpoint.save", "endpoint.deploy", "endpoint.roll-back"}
+
+
+async def test_replica_may_have_several_kernels(api: Api) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    cluster = {"cluster_size": 2, "cluster_mode": "single-node"}
+    refused = make(api, user, settings={"request": {**SETTINGS["request"], **cluster}})
+    with pytest.raises(QuotaExceeded, match="container"):
+        await refused
+    await admin.patch("/keypair-policies/default", {"max_containers_per_session": 2})
+    await make(api, user, settings={"request": {**SETTINGS["request"], **cluster}})
+    async with server() as (url, _):
+        (only,) = await ready(api, user, url)
+        shown = await user.get(f"/sessions/{only}")
+        assert [each["hostname"] for each in shown["kernels"]] == ["main1", "sub1"]
+        assert [each["phase"] for each in await replicas(user)] == ["ready"]
+        (replica,) = (await routes(api))["endpoints"][0]["replicas"]
+        assert replica["url"] == url
+        # A new revision keeps the cluster unless it sets another one.
+        for request, size in (({}, 2), ({"cluster_size": 1}, 1)):
+            await user.post("/endpoints/llm/revisions", {"settings": {"request": request}})
+            settings = (await revisions(user))[0]["settings"]
+            assert settings["request"]["cluster_size"] == size
+
+
+@pytest.mark.both_databases
+async def test_requests_are_counted_by_day_and_token(api: Api) -> None:
+    user, member, clock = await api.client("user"), await api.client("user2"), api.world.clock
+    await make(api, user)
+    token = (await user.post("/endpoints/llm/tokens", {"name": "app"}))["id"]
+    await member.post("/endpoints/llm/chat-token", {})
+    table = await routes(api)
+    (chat,) = {each["id"] for each in table["endpoints"][0]["tokens"]} - {token}
+
+    async def report(gateway: str, *ids: str) -> None:
+        counts = {"requests": 2, "input_tokens": 30, "output_tokens": 5}
+        await api.gateway.post(
+            "/gateway/reports",
+            {
+                "gateway_id": gateway,
+                "report_id": str(uuid.uuid4()),
+                "tokens": [{"id": each, **counts} for each in ids],
+            },
+        )
+
+    await report("g1", token, chat, "unknown")
+    await report("g2", token)
+    clock.advance(days=1)
+    await report("g1", token)
+    # The usage remains when the token is revoked.
+    await user.delete("/endpoints/llm/tokens/app")
+    found = (await user.get("/endpoints/llm/usage"))["items"]
+    shown = [(each["day"][:10], each["token"], each["requests"]) for each in found]
+    today = clock().date()
+    yesterday = today - timedelta(days=1)
+    assert shown == [(f"{today}", "app", 2), (f"{yesterday}", "", 2), (f"{yesterday}", "app", 4)]
+    assert (found[2]["input_tokens"], found[2]["output_tokens"]) == (60, 10)
+    with pytest.raises(Forbidden):
+        await member.get("/endpoints/llm/usage")
+    clock.advance(days=367)
+    await step(api)
+    assert (await user.get("/endpoints/llm/usage"))["items"] == []

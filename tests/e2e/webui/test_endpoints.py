@@ -76,6 +76,10 @@ async def test_endpoint_is_created_gets_a_token_is_paused_and_deleted(
             await deploy(ui)
             revisions = checked(rest.get(f"/endpoints/{name}/revisions"), 200)["items"]
             assert revisions[0]["settings"]["request"]["environ"] == {"TEXT": "a=b"}
+            await save_and_apply(ui)
+            revisions = checked(rest.get(f"/endpoints/{name}/revisions"), 200)["items"]
+            assert revisions[0]["outcome"] != "saved"
+            assert revisions[0]["settings"]["request"]["environ"] == {"TEXT": "saved"}
             await tag(ui, name)
             await ui.press("Pause")
             await ui.confirm("Pause")
@@ -182,6 +186,20 @@ async def deploy(ui: Endpoints) -> None:
     await ui.fill(Environment_variables="TEXT=a=b")
     await ui.press("Deploy")
     await ui.page.get_by_text("request.environ.TEXT").wait_for()
+
+
+async def save_and_apply(ui: Endpoints) -> None:
+    """Save a revision without a rollout, and begin its rollout later."""
+    await ui.press("New revision")
+    await ui.drawer.get_by_text("New revision of").wait_for()
+    await ui.fill(Environment_variables="TEXT=saved", Kernels="1")
+    await ui.drawer.get_by_label("Apply immediately").uncheck()
+    await ui.press("Save")
+    saved = ui.page.get_by_text("Saved, not applied")
+    await saved.wait_for()
+    await ui.press("Apply")
+    await ui.confirm("Apply")
+    await saved.wait_for(state="detached")
 
 
 async def delete(ui: Endpoints, name: str) -> None:

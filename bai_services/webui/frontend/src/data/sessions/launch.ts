@@ -3,6 +3,9 @@ import { allItems } from '../allItems';
 import { api, unwrap, type Schemas } from '../client';
 import { queries } from '../queries';
 
+/** Maximum number of kernels of a session. */
+export const MAX_KERNELS = 64;
+
 export type SessionOptions = Schemas['SessionOptions'];
 export type SessionPreview = Schemas['SessionPreview'];
 export type SlotLimit = Schemas['SlotLimit'];

@@ -1,5 +1,5 @@
 import { useState } from 'react';
-import { Alert, Button, Drawer, Flex, Form, Grid, Skeleton } from 'antd';
+import { Alert, Button, Checkbox, Drawer, Flex, Form, Grid, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
@@ -80,11 +80,15 @@ function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
   const isWide = Grid.useBreakpoint().md ?? true;
   const [form] = Form.useForm<EndpointValues>();
   const [error, setError] = useState<string>();
+  const [isApplied, setIsApplied] = useState(true);
   // The settings as they were when the form was opened; polling must not change them.
   const [opened] = useState(initial);
   const { data: variants } = useQuery(variantsQuery);
   const create = useCreateEndpoint();
   const deploy = useDeploy(endpoint?.id ?? '');
+
+  const deployText = isApplied ? 'endpoints.deploy-ok' : 'entities.save';
+  const okText = endpoint === undefined ? 'endpoints.create-ok' : deployText;
 
   const valuesNow = () => {
     // Include the values of fields that are not shown, such as resources of unknown slots.
@@ -97,7 +101,10 @@ function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
     try {
       const saved = await (endpoint === undefined
         ? create.mutateAsync(newEndpointOf(values, variant))
-        : deploy.mutateAsync(newRevisionOf(values, variant, opened)));
+        : deploy.mutateAsync({
+            ...newRevisionOf(values, variant, opened),
+            is_applied: isApplied
+          }));
       onDone(saved);
     } catch (problem) {
       show(problem as Error);
@@ -135,20 +142,28 @@ function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
           : t('endpoints.deploy-title', { name: endpoint.name })
       }
       footer={
-        <Flex gap="small" justify="end">
-          <Button onClick={onClose}>{t('entities.cancel')}</Button>
-          <TryButton read={readTrial} onError={show} />
-          <Button
-            type="primary"
-            loading={create.isPending || deploy.isPending}
-            onClick={form.submit}
-          >
-            {t(endpoint === undefined ? 'endpoints.create-ok' : 'endpoints.deploy-ok')}
-          </Button>
-        </Flex>
+        <>
+          {/* In the footer, because the form may be scrolled. */}
+          {error && <Alert type="error" showIcon title={error} style={{ marginBottom: 12 }} />}
+          <Flex gap="small" justify="end" align="center" wrap>
+            {endpoint && (
+              <Checkbox checked={isApplied} onChange={event => setIsApplied(event.target.checked)}>
+                {t('endpoints.apply-now')}
+              </Checkbox>
+            )}
+            <Button onClick={onClose}>{t('entities.cancel')}</Button>
+            <TryButton read={readTrial} onError={show} />
+            <Button
+              type="primary"
+              loading={create.isPending || deploy.isPending}
+              onClick={form.submit}
+            >
+              {t(okText)}
+            </Button>
+          </Flex>
+        </>
       }
     >
-      {error && <Alert type="error" showIcon title={error} style={{ marginBottom: 16 }} />}
       <Form<EndpointValues>
         form={form}
         layout="vertical"

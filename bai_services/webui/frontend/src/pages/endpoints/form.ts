@@ -21,6 +21,8 @@ export interface EndpointValues {
   resource_group?: Value<string>;
   preset?: Value<string>;
   resources?: Record<string, Value<string>>;
+  cluster_size?: Value<number>;
+  cluster_mode?: Value<string>;
   /** Further folders; `path` is kept if the form was opened with one. */
   mounts?: Value<{ vfolder: string; path?: string }[]>;
   /** One `NAME=value` a line. */
@@ -78,6 +80,8 @@ function settingsOf(values: EndpointValues, variant: Variant | undefined): Setti
     preset: values.preset,
     // A preset has all resources.
     resources: isGiven(values.preset) ? {} : given(values.resources),
+    cluster_size: values.cluster_size,
+    cluster_mode: values.cluster_mode,
     mounts: values.mounts?.length ? values.mounts : undefined,
     environ: textToVariables(values.environ ?? '')
   });
@@ -153,7 +157,8 @@ export function newRevisionOf(
     ...Object.fromEntries(
       (['image', 'preset'] as const).filter(name => isGiven(base[name])).map(name => [name, ''])
     ),
-    ...(base.mounts?.length ? { mounts: [] } : {})
+    ...(base.mounts?.length ? { mounts: [] } : {}),
+    ...(isGiven(base.cluster_size) ? { cluster_size: 1 } : {})
   };
   const made = settingsOf(values, variant);
   const settings = Object.entries({
@@ -185,6 +190,8 @@ export function valuesOf({ settings }: Revision): EndpointValues {
     resource_group: request['resource_group'] as string | undefined,
     preset: request['preset'] as string | undefined,
     resources: (request['resources'] ?? {}) as Record<string, string>,
+    cluster_size: request['cluster_size'] as number | undefined,
+    cluster_mode: request['cluster_mode'] as string | undefined,
     mounts: (request['mounts'] ?? []) as { vfolder: string; path?: string }[],
     environ: variablesToText(request['environ']),
     health: settings['health'] as Record<string, string | number>,
@@ -209,6 +216,8 @@ const NAMES: readonly string[] = [
   'replicas',
   'tags',
   'preset',
+  'cluster_size',
+  'cluster_mode',
   'variant',
   'command',
   'definition',

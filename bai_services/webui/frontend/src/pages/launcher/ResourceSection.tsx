@@ -7,6 +7,7 @@ import { DeviceFields } from './DeviceFields';
 import { EnvironmentSection } from './EnvironmentSection';
 import { Field, idOf } from './Field';
 import { ImageField } from './ImageField';
+import { MAX_KERNELS } from '../../data/sessions/launch';
 import { useLauncher } from './launcherContext';
 import { MinimumFields } from './MinimumFields';
 import { presetState } from './presets';
@@ -14,7 +15,6 @@ import { SlotField } from './SlotField';
 import { ThreadFields } from './ThreadFields';
 import { isolated } from '../../i18n/userText';
 
-const MAX_KERNELS = 64;
 const BASIC_SLOTS = ['cpu', 'mem'];
 
 /** Project, group, image, environment variables, resources, number of kernels, and agent. */

@@ -74,7 +74,7 @@ function RevisionItem({ endpoint, revision, onChange }: RevisionItemProps) {
           </Tag>
           <span className="bai-time">{formatTime(revision.created_at, i18n.language)}</span>
           {isLive && isManager && number !== endpoint.target_revision && (
-            <RollBack endpoint={endpoint} number={number} />
+            <RollBack endpoint={endpoint} number={number} isSaved={outcome === 'saved'} />
           )}
           {isLive && isOwner && (
             <Button size="small" onClick={() => onChange({ form: 'revision', base: number })}>
@@ -101,15 +101,23 @@ function RevisionItem({ endpoint, revision, onChange }: RevisionItemProps) {
   );
 }
 
-function RollBack({ endpoint, number }: { endpoint: Endpoint; number: number }) {
+interface RollBackProps {
+  endpoint: Endpoint;
+  number: number;
+  /** The revision has had no rollout yet. */
+  isSaved: boolean;
+}
+
+function RollBack({ endpoint, number, isSaved }: RollBackProps) {
   const { t } = useTranslation();
   const { modal, message } = App.useApp();
   const rollBack = useRollBack(endpoint.id);
+  const action = t(isSaved ? 'endpoints.apply' : 'endpoints.roll-back');
   const confirm = () =>
     void modal.confirm({
-      title: t('endpoints.roll-back-title', { number }),
+      title: t(isSaved ? 'endpoints.apply-title' : 'endpoints.roll-back-title', { number }),
       content: t('endpoints.roll-back-warning'),
-      okText: t('endpoints.roll-back'),
+      okText: action,
       onOk: async () => {
         try {
           await rollBack.mutateAsync(number);
@@ -120,7 +128,7 @@ function RollBack({ endpoint, number }: { endpoint: Endpoint; number: number }) 
     });
   return (
     <Button size="small" onClick={confirm}>
-      {t('endpoints.roll-back')}
+      {action}
     </Button>
   );
 }

@@ -11,6 +11,7 @@ import {
 import type { Item } from '../../../data/entities';
 import { useRights } from '../rights';
 import type { EndpointTabProps } from './EndpointDrawer';
+import { Usage } from './Usage';
 
 const DAYS = [7, 30, 90];
 
@@ -77,6 +78,7 @@ export function Tokens({ endpoint, search, onChange }: EndpointTabProps) {
           })
         }
       />
+      <Usage endpoint={endpoint.id} />
     </>
   );
 }

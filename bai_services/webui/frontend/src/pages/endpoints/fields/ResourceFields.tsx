@@ -1,10 +1,10 @@
-import { Form, Input, Select } from 'antd';
+import { Form, Input, InputNumber, Radio, Select } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../../components/amount';
 import { ErrorNotice } from '../../../components/ErrorNotice';
 import { presetsQuery } from '../../../data/serving/models';
-import { optionsQuery } from '../../../data/sessions/launch';
+import { MAX_KERNELS, optionsQuery } from '../../../data/sessions/launch';
 
 /** Resource group and resources of one replica. */
 export function ResourceFields() {
@@ -48,6 +48,37 @@ export function ResourceFields() {
           <Input autoComplete="off" placeholder={shortAmount(slot, min)} />
         </Form.Item>
       ))}
+      <ClusterFields />
+    </>
+  );
+}
+
+function ClusterFields() {
+  const { t } = useTranslation();
+  const size = Form.useWatch<number | undefined>('cluster_size') ?? 1;
+  return (
+    <>
+      <Form.Item
+        name="cluster_size"
+        label={t('launcher.cluster-size')}
+        extra={size > 1 ? t('endpoints.cluster-size-help') : undefined}
+      >
+        <InputNumber min={1} max={MAX_KERNELS} precision={0} placeholder="1" />
+      </Form.Item>
+      {size > 1 && (
+        <Form.Item
+          name="cluster_mode"
+          label={t('launcher.cluster-mode')}
+          initialValue="single-node"
+        >
+          <Radio.Group
+            options={(['single-node', 'multi-node'] as const).map(value => ({
+              value,
+              label: t(`launcher.${value}`)
+            }))}
+          />
+        </Form.Item>
+      )}
     </>
   );
 }

@@ -1,0 +1,57 @@
+"""Failures of replicas that gateways report.
+
+The manager checks such a replica itself before it removes the replica from the routing table. A
+gateway that cannot reach a replica stops using it at once, but must not take it from the other
+gateways: the manager would find it healthy again, and its state would flap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from bai_services.core.coded_text import TextTemplate
+from bai_services.core.serving.settings import RevisionSettings
+from bai_services.db.serving.replicas import ReplicaStore
+
+from ..clock import Clock
+from .probes import HealthProbes, Probed
+from .replica_launch import ReplicaSecrets
+
+# One failed check may be due to a short interruption.
+REPEATS = 1
+
+
+class FailureReports:
+    """Decides whether reported replicas are unhealthy."""
+
+    def __init__(
+        self,
+        store: ReplicaStore,
+        secrets: ReplicaSecrets,
+        clock: Clock,
+        changed: Callable[[], None],
+    ) -> None:
+        """``changed`` is called when a replica has become unhealthy."""
+        self._store = store
+        self._clock = clock
+        self._changed = changed
+        self._probes = HealthProbes(secrets, self._passed, self._failed)
+
+    async def check(self, ids: Collection[str]) -> None:
+        """Start checks of those of the replicas that serve."""
+        for replica in await self._store.serving(ids):
+            settings = RevisionSettings.from_json(replica.settings)
+            self._probes.begin(
+                replica, replica.owner_id, settings.health, REPEATS, settings.protocol
+            )
+
+    async def close(self) -> None:
+        await self._probes.close()
+
+    async def _passed(self, replica: Probed) -> None:
+        """Leave the replica to the gateways that can reach it."""
+
+    async def _failed(self, replica: Probed) -> None:
+        text = TextTemplate.REPLICA_UNHEALTHY.text().as_json()
+        await self._store.unhealthy([replica.id], self._clock(), text)
+        self._changed()
