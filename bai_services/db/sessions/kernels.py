@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from bai_services.core.cluster.model import AgentStatus
+from bai_services.core.sessions.agent_launch import BY_AGENT, BY_MANAGER
 from bai_services.core.sessions.kernel_group import MAIN, MAIN_HOST
 from bai_services.core.sessions.lifecycle import ENDED, OCCUPYING, SessionType, Status
 from bai_services.core.sessions.suspensions import Phase
@@ -39,6 +40,7 @@ class KernelState:
     cluster_size: int = 1
     # The agent that keeps the home of a stopped session that will run again.
     home_agent_id: str | None = None
+    started_by: str = BY_MANAGER
     # Whether the session is being suspended or preempted, so that its home must be kept when it has
     # stopped.
     is_suspending: bool = False
@@ -90,6 +92,7 @@ _ON_AGENT = SELECT.where(
         sa.select(kernels.c.session_id).where(kernels.c.agent_id == sa.bindparam("of_agent"))
     ),
 ).order_by(sessions.c.sequence)
+_STARTED_BY_AGENT = _ON_AGENT.where(sessions.c.started_by == BY_AGENT)
 _LAUNCH_FACTS = (
     sa.select(
         agents.c.id.label("agent_id"),
@@ -153,6 +156,10 @@ _SET_CONTAINER = sa.update(kernels).where(
 )
 
 
+def _at(at: datetime) -> sa.BindParameter[datetime]:
+    return sa.bindparam("at", at, type_=kernels.c.launched_at.type)
+
+
 class KernelStore:
     """Reads and writes kernels. Each public method is one transaction."""
 
@@ -163,6 +170,15 @@ class KernelStore:
         """Return the sessions in these statuses that are placed on an agent, oldest first."""
         async with self._db.read() as tx:
             found = await tx.execute(_ON_AGENT, {"of_agent": agent_id, "statuses": statuses})
+            return await read_views(tx, [row_of(row) for row in found])
+
+    async def started_by_agent(self, agent_id: str) -> list[SessionView]:
+        """Return the sessions that an agent itself starts, and that it must start or stop now."""
+        statuses = (Status.PREPARED, Status.TERMINATING)
+        async with self._db.read() as tx:
+            found = await tx.execute(
+                _STARTED_BY_AGENT, {"of_agent": agent_id, "statuses": statuses}
+            )
             return await read_views(tx, [row_of(row) for row in found])
 
     async def observe(
@@ -191,6 +207,7 @@ class KernelStore:
                 kernels.c.hostname,
                 sessions.c.cluster_size,
                 sessions.c.home_agent_id,
+                sessions.c.started_by,
                 _IS_SUSPENDING,
             ).join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
             expected = (kernels.c.agent_id == agent_id) & sessions.c.status.in_(OCCUPYING)
@@ -309,6 +326,30 @@ class KernelStore:
         async with self._db.write() as tx:
             marked = await tx.execute(_MARK_LAUNCHED, {"of_session": session_id, "at": at})
             return marked.rowcount > 0
+
+    async def mark_all_launched(self, session_ids: Sequence[str], at: datetime) -> set[str]:
+        """Record that the launch plans of sessions were issued; return those that are PREPARED."""
+        marked: set[str] = set()
+        async with self._db.write() as tx:
+            for start in range(0, len(session_ids), CHUNK):
+                # Lock the rows, to serialize this update with a concurrent stop.
+                found = await tx.execute(
+                    sa.select(sessions.c.id)
+                    .where(
+                        sessions.c.id.in_(session_ids[start : start + CHUNK]),
+                        sessions.c.status == Status.PREPARED,
+                    )
+                    .order_by(sessions.c.id)
+                    .with_for_update()
+                )
+                ids = list(found.scalars())
+                await tx.execute(
+                    sa.update(kernels)
+                    .where(kernels.c.session_id.in_(ids))
+                    .values(launched_at=sa.func.coalesce(kernels.c.launched_at, _at(at)))
+                )
+                marked |= set(ids)
+        return marked
 
     async def set_containers(
         self, session_id: str, containers: Mapping[str, str]

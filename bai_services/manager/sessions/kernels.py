@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from bai_services.core.cluster.devices import is_device_slot, thousandths
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
+from bai_services.core.sessions.agent_launch import BY_AGENT, runs_on_agent
 from bai_services.core.sessions.kernel_group import MAIN
 from bai_services.core.sessions.lifecycle import (
     ENDED,
@@ -28,6 +29,7 @@ from bai_services.db.sessions.store import SessionStore
 
 from ..clock import Clock
 from ..cluster.pull_secrets import PullSecrets
+from .agent_launches import KINDS, AgentLaunches
 from .batch import command_exit
 from .kernel_group import cluster_of
 from .kernel_resizes import KernelResizes
@@ -84,7 +86,9 @@ class Kernels:
         *,
         setups: SessionSetups,
         pull_secrets: PullSecrets,
+        launches: AgentLaunches,
     ) -> None:
+        self._launches = launches
         self._pull_secrets = pull_secrets
         self._setups = setups
         self._store = store
@@ -148,6 +152,8 @@ class Kernels:
             self._receive_log(agent_id, report)
         elif kind == "resize":
             await self._resizes.receive(agent_id, report, str(state))
+        elif kind in KINDS:
+            await self._launches.report(agent_id, report)
         elif kind in ("remove", "stop"):
             # The session can be prepared again, so a later item of the same name is sent at once.
             # Not after the report of a preparation: a poll that has read the database before would
@@ -240,13 +246,15 @@ class Kernels:
                         preparation |= await self._pull_secrets.of_image(view.row.image)
                         if setup:
                             preparation["setup"] = setup.to_json()
-                        items.append({**item, **_ids(kernel), **preparation})
+                        attempt = {"attempt": view.row.restart_count}
+                        items.append({**item, **_ids(kernel), **attempt, **preparation})
             except (Forbidden, Conflict, NotFound, Unavailable) as error:
                 # For example, a folder is no longer shared or a storage host is not responding. End
                 # only this session.
                 await self._lifecycle.try_apply(
                     view.row.id, Event.FAILED, error.message, result=Result.FAILURE
                 )
+        items += await self._launches.orders(agent_id, lambda work_id: _is_due(agent, work_id, now))
         items += await self._resizes.items(agent_id)
         for kernel_id, session_id in sorted(agent.removals.items()):
             kind = "stop" if kernel_id in agent.kept_homes else "remove"
@@ -256,9 +264,7 @@ class Kernels:
             items.append({"id": work_id, "kind": "logs", **_ids(kernel)})
         for source in self._sources:
             items += await source.work_items(agent_id)
-        due = [
-            i for i in items if now - agent.sent_at.get(i["id"], now - RESEND_AFTER) >= RESEND_AFTER
-        ]
+        due = [item for item in items if _is_due(agent, item["id"], now)]
         current = {item["id"] for item in items}
         agent.sent_at = {key: at for key, at in agent.sent_at.items() if key in current}
         agent.sent_at.update({item["id"]: now for item in due})
@@ -315,7 +321,11 @@ class Kernels:
                 facts = {"injection": injection}
             elif not await self._store.set_injection(session_id, kernel.id, injection):
                 return  # the other kernels are not ready yet
+            row, can_launch = view.row, bool(report.get("can_launch"))
+            if runs_on_agent(row.type, row.cluster_size, row.started_by, can_launch=can_launch):
+                facts["started_by"] = BY_AGENT
             await self._lifecycle.try_apply(session_id, Event.PREPARED, notices=notices, **facts)
+            self._agents[agent_id].work_available.set()
         else:
             error = report.get("error") or {}
             message = error.get("message")
@@ -356,6 +366,11 @@ class Kernels:
                 )
             return
         if state.status not in (Status.RUNNING, Status.TERMINATING):
+            return
+        is_by_agent = state.started_by == BY_AGENT
+        if is_by_agent and state.status is Status.TERMINATING and kernel is not None:
+            # The agent reports the end of its stop. Before that, it may still execute the order to
+            # start the kernel.
             return
         if (code := command_exit(state, kernel)) is not None:
             # The event also makes the Hub stop the session's server; the spawner then sends the
@@ -451,6 +466,14 @@ class Kernels:
         for kernel_id, kernel in reported.items():
             state = known.get(kernel_id)
             is_leftover = state is None or state.status in ENDED or state.agent_id != agent_id
+            is_order = (
+                state is not None
+                and state.started_by == BY_AGENT
+                and state.status is Status.TERMINATING
+                and state.agent_id == agent_id
+            )
+            if is_order:
+                continue
             if not is_leftover and state is not None and state.status is not Status.TERMINATING:
                 agent.removals.pop(kernel_id, None)
                 continue
@@ -459,6 +482,9 @@ class Kernels:
                 agent.removals.pop(kernel_id, None)
                 continue
             seen[kernel_id] = agent.unexpected_since.get(kernel_id, now)
+            if is_leftover and state is not None and state.started_by == BY_AGENT:
+                # Only the Hub needs time to read the log and the exit code.
+                seen[kernel_id] = min(seen[kernel_id], now - REMOVAL_GRACE)
             if now - seen[kernel_id] >= REMOVAL_GRACE:
                 agent.removals.setdefault(kernel_id, str(kernel.get("session_id")))
                 if keeps_home:
@@ -476,11 +502,17 @@ class Kernels:
             # The kernels are started again with the same ids, maybe on the same agents.
             for agent in self._agents.values():
                 agent.removals = {k: s for k, s in agent.removals.items() if s != row.id}
-        if row.status is Status.SCHEDULED:
+        is_order = row.started_by == BY_AGENT and row.status is Status.TERMINATING
+        if row.status is Status.SCHEDULED or is_order:
             # The row does not contain the agents of the session, so wake all agents. This costs one
             # query per agent.
             for agent in self._agents.values():
                 agent.work_available.set()
+
+
+def _is_due(agent: _AgentWork, work_id: str, now: datetime) -> bool:
+    """Return whether a work item was not sent, or so long ago that it is sent again."""
+    return now - agent.sent_at.get(work_id, now - RESEND_AFTER) >= RESEND_AFTER
 
 
 def stop_reason(state: KernelState, kernel: Mapping[str, Any]) -> str:
