@@ -10,9 +10,9 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from traitlets import Bool, Enum, Float, Integer, List, TraitError, Unicode, default
+from traitlets import Bool, Dict, Enum, Float, Integer, List, TraitError, Unicode, default
 from traitlets.config import Application, Config, Configurable
 from traitlets.config.loader import DeferredConfigString
 from traitlets.utils.importstring import import_item
@@ -25,7 +25,6 @@ from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.operations.component_settings import ReportedSetting
 from bai_services.core.resources import CPU, MEM, ResourceSlots, parse_amount
 from bai_services.engines.base import Engine as LaunchEngine
-from bai_services.engines.process import ProcessEngine as ProcessLaunchEngine
 from bai_services.service_client import ServiceClient
 from bai_services.trait_settings import as_json, settings_of
 
@@ -270,6 +269,14 @@ class AgentApp(Application):
         "settings of the engine (`ProcessEngine` or `DockerEngine`) must then be the same in the "
         "configuration files of the agent and the Hub. Environment: `BAI_AGENT_RUNS_BATCH`.",
     ).tag(config=True)
+    engine_classes = Dict(
+        default_value={
+            "process": "bai_services.engines.process.ProcessEngine",
+            "docker": "bai_services.engines.docker.DockerEngine",
+        },
+        help="Maps the name of an engine to the class, or its import name, that starts sessions on "
+        "this machine; as in the Hub's `BaiSpawner.engine_classes`.",
+    ).tag(config=True)
     session_manager_url = Unicode(
         help="URL at which the sessions that this agent starts reach the manager. Empty: the "
         "value of `manager_url`."
@@ -407,11 +414,13 @@ class AgentApp(Application):
 
     def _launch_engine(self) -> LaunchEngine:
         """Return the engine that starts kernels on this machine."""
-        if self.engine == "process":
-            return ProcessLaunchEngine(parent=self, state_dir=self.home)
-        # The import takes 0.5 s, and agents with the process engine do not need it.
-        cls = import_item("bai_services.engines.docker.DockerEngine")
-        return cast("LaunchEngine", cls(parent=self))
+        cls = self.engine_classes[self.engine]
+        cls = import_item(cls) if isinstance(cls, str) else cls
+        # Engine and agent must use the same folders.
+        config = Config({"ProcessEngine": {"state_dir": self.home}})
+        config.merge(self.config)
+        engine: LaunchEngine = cls(parent=self, config=config)
+        return engine
 
     def _make_engine(self, folders: Folders) -> Engine:
         if self.engine == "process":
