@@ -2,8 +2,8 @@
 
 The installation is complete (Hub, manager with its database, agents), and each agent is a process
 of its own. Only the engine does nothing: the command of a session ends as soon as it has started.
-All sessions are in the queue before the agents accept sessions, so their creation is not measured.
-``batch_starts_per_second`` counts from that moment to the last start; meanwhile sessions also end,
+All sessions are in the queue with the same start time, so their creation is not measured.
+``batch_starts_per_second`` counts from that time to the last start; meanwhile sessions also end,
 and release their resources. ``batch_ends_per_second`` counts to the last end.
 """
 
@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ from .noop_engine import NoopEngine
 BULK = 50
 TIMEOUT_SECONDS = 300
 WARM_UP_SESSIONS = 20
+# Time reserved for the creation of one session.
+CREATION_SECONDS = 0.1
 CONFIG = """
 c.AgentApp.runs_batch = True
 c.AgentApp.engine_classes = {"process": "benchmarks.batch_starts.EndedEngine"}
@@ -61,33 +63,39 @@ def rates(sessions: int, agents: int) -> dict[str, Any]:
         admin.patch("/keypair-policies/default", json=policy).raise_for_status()
         # Only the agents of the benchmark run sessions.
         for agent in admin.get("/agents").json()["items"]:
-            _schedule_on(admin, [agent["id"]], schedulable=False)
+            body = {"schedulable": False}
+            admin.patch(f"/agents/{agent['id']}", json=body).raise_for_status()
         ids = [f"bench-{number}" for number in range(agents)]
         for key in ids:
             stack.enter_context(_agent(hub, folder, key, capacity=sessions))
         wait_until(lambda: _alive(admin) > agents, 60, "the agents")
-        _measure(admin, ids, "warm", WARM_UP_SESSIONS)
+        _measure(admin, "warm", WARM_UP_SESSIONS)
         return {
-            **_measure(admin, ids, "bench", sessions),
+            **_measure(admin, "bench", sessions),
             "batch_sessions": sessions,
             "batch_agents": agents,
         }
 
 
-def _measure(admin: httpx.Client, agents: Sequence[str], name: str, count: int) -> dict[str, Any]:
-    _schedule_on(admin, agents, schedulable=False)
+def _measure(admin: httpx.Client, name: str, count: int) -> dict[str, Any]:
+    # All sessions become eligible at the same time, when all of them are in the queue.
+    starts_at = datetime.now(UTC) + timedelta(seconds=5 + count * CREATION_SECONDS)
     spec = {
         "project": "default",
         "type": "batch",
         "startup_command": "true",
-        "resources": {"cpu": "1", "mem": "64m"},
+        "resources": {"cpu": "1", "mem": "256m"},
+        "starts_at": starts_at.isoformat(),
     }
     for start in range(0, count, BULK):
         numbers = range(start, min(start + BULK, count))
         body = {"sessions": [{**spec, "name": f"{name}-{number:05}"} for number in numbers]}
-        admin.post("/bulk-sessions", json=body).raise_for_status()
-    began = time.time()
-    _schedule_on(admin, agents, schedulable=True)
+        response = admin.post("/bulk-sessions", json=body)
+        if response.is_error:
+            raise RuntimeError(response.text)
+    began = starts_at.timestamp()
+    if time.time() > began:
+        raise RuntimeError("the creation of the sessions took too long")
     query: dict[str, Any] = {"name__contains": f"{name}-", "limit": 1}
 
     def count_in(status: str) -> int:
@@ -111,12 +119,6 @@ def _measure(admin: httpx.Client, agents: Sequence[str], name: str, count: int) 
     }
 
 
-def _schedule_on(admin: httpx.Client, agents: Sequence[str], *, schedulable: bool) -> None:
-    for key in agents:
-        body = {"schedulable": schedulable}
-        admin.patch(f"/agents/{key}", json=body).raise_for_status()
-
-
 def _alive(admin: httpx.Client) -> int:
     return int(admin.get("/agents", params={"status": "ALIVE"}).json()["total"])
 
@@ -134,7 +136,7 @@ def _agent(hub: RunningHub, folder: Path, key: str, capacity: int) -> Iterator[N
         "BAI_AGENT_TOKEN_FILE": str(hub.home / "secrets" / "agent-token"),
         "BAI_AGENT_ID": key,
         "BAI_AGENT_CPU": str(capacity),
-        "BAI_AGENT_MEM": "64g",
+        "BAI_AGENT_MEM": f"{capacity}g",
         "BAI_HOME": str(home),
         "PYTHONPATH": str(ROOT),
     }

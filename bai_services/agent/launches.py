@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,6 +68,11 @@ class Launches:
         self._manager_url = manager_url
         self._endpoint = endpoint
         self._watched: dict[str, _Watched] = {}
+        self._remove: Callable[[Task], Awaitable[None]] | None = None
+
+    def on_removable(self, remove: Callable[[Task], Awaitable[None]]) -> None:
+        """Call ``remove`` for a kernel that has ended, when the manager has recorded its end."""
+        self._remove = remove
 
     async def restore(self) -> None:
         """Watch the kernels that an earlier process of this agent has started."""
@@ -151,19 +156,22 @@ class Launches:
         except EngineUnreachable as error:
             raise Unavailable(str(error)) from error
         self._cancel_watch(task.kernel_id)
-        await self._mark(task, marker.moved(Phase.CLOSED))
+        await self._mark(
+            task, marker.moved(Phase.CLOSED, running.to_state() if running is not None else None)
+        )
         end = _end_of(replace(_STOPPED, code=ended.code))
         if running is None:
             return {"end": end}
         return {"end": end, "log": truncated(await self._engine.read_log(running, MAX_LOG_BYTES))}
 
     async def forget(self, task: Task) -> None:
-        """Remove what the engine has added to a kernel's folder, which is being removed."""
-        watched = self._watched.get(task.kernel_id)
+        """Remove a kernel from the engine, and stop watching it."""
         self._cancel_watch(task.kernel_id)
-        if watched is not None:
+        marker = await asyncio.to_thread(self._folders.marker, task.folder)
+        running = Running.from_state(marker.running) if marker and marker.running else None
+        if running is not None and running.container_id:
             try:
-                await self._engine.remove(watched.running)
+                await self._engine.remove(running)
             except EngineError as error:
                 log.info("session %s is not removed yet: %s", task.session_id, error)
 
@@ -196,7 +204,11 @@ class Launches:
         end = _end_of(_with_bootstrap(ended, watched.task.plan, output))
         facts = {"end": end, "log": truncated(output), "attempt": task.attempt}
         report = replace(task, id=f"exit-{task.kernel_id}", kind="exit").to_report("done", **facts)
-        await self._link.deliver(report)
+        is_removable = await self._link.deliver(report)
+        # The removal cancels the watch of the kernel, which must not be this task.
+        watched.watch = None
+        if is_removable and self._remove is not None:
+            await self._remove(task)
 
     async def _poll(self, running: Running) -> Exit | None:
         try:

@@ -63,6 +63,7 @@ class WorkExecutor:
         self._grants = grants
         self._watchdog = watchdog
         self._send_heartbeat = send_heartbeat
+        launches.on_removable(self.remove_ended)
         # A session may restart while its last run is being removed, so items of a kernel are
         # serialized. A lock exists while an item holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -97,7 +98,9 @@ class WorkExecutor:
             facts = {"error": {"code": "internal", "message": text}}
         facts["attempt"] = task.attempt
         state = "failed" if "error" in facts else "done"
-        await self._link.deliver(task.to_report(state, **facts))
+        is_removable = await self._link.deliver(task.to_report(state, **facts))
+        if is_removable:
+            await self.remove_ended(task)
         if task.kind == "launch" and state == "done":
             # The end must not be reported before the start.
             self._launches.watch(task.kernel_id)
@@ -237,6 +240,15 @@ class WorkExecutor:
         # Report the removal before the manager sends the same work item again.
         await self._send_heartbeat()
         return {}
+
+    async def remove_ended(self, task: Task) -> None:
+        """Remove a kernel whose engine has no process of it, and whose session has ended."""
+        async with self._locks.setdefault(task.kernel_id, asyncio.Lock()):
+            await self._watchdog.detach_session(task.session_id)
+            await self._devices.release(self._grants.remove(task.kernel_id))
+            await self._launches.forget(task)
+            if not await asyncio.to_thread(self._folders.remove, task.folder):
+                log.warning("files of session %s could not be deleted", task.session_id)
 
     def _folder_of(self, task: Task) -> str:
         """Return the name of a kernel's folder. It is found by the kernel's id, because the work

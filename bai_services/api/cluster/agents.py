@@ -211,6 +211,12 @@ class WorkReport(_AgentBody):
     end: KernelEnd | None = None
 
 
+class WorkReported(ResponseModel):
+    """``is_removable``: the session has ended, and the agent may remove its kernel."""
+
+    is_removable: bool
+
+
 class WorkList(ResponseModel):
     items: list[dict[str, Any]]
 
@@ -295,10 +301,11 @@ class ReportsHandler(APIHandler):
         "Report progress or result of work",
         tag=_TAG,
         body=WorkReport,
-        status=HTTPStatus.NO_CONTENT,
+        returns=WorkReported,
     )
-    async def post(self, key: str, body: WorkReport) -> None:
-        await self.manager.cluster.agents.report(self.caller, key, body.model_dump())
+    async def post(self, key: str, body: WorkReport) -> dict[str, bool]:
+        is_removable = await self.manager.cluster.agents.report(self.caller, key, body.model_dump())
+        return {"is_removable": is_removable}
 
 
 def _wait_seconds(text: str) -> float:

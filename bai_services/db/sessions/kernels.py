@@ -55,6 +55,21 @@ class KernelState:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelWork:
+    """A kernel that its agent must prepare, or, in a session without a Hub server, start or stop.
+
+    ``is_prepared``: its agent has prepared it, but perhaps not yet the other kernels.
+    """
+
+    kernel_id: str
+    hostname: str
+    session_id: str
+    status: Status
+    restart_count: int
+    is_prepared: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchFacts:
     """Data for a launch plan that the session's row does not contain.
 
@@ -86,13 +101,29 @@ _LAUNCHED = (Status.PREPARED, Status.RUNNING)
 
 # These queries are built once at import, because they run at every start of a session.
 _OF_SESSION: sa.BindParameter[str] = sa.bindparam("of_session")
-_ON_AGENT = SELECT.where(
-    sessions.c.status.in_(sa.bindparam("statuses", expanding=True)),
-    sessions.c.id.in_(
-        sa.select(kernels.c.session_id).where(kernels.c.agent_id == sa.bindparam("of_agent"))
-    ),
-).order_by(sessions.c.sequence)
-_STARTED_BY_AGENT = _ON_AGENT.where(sessions.c.started_by == BY_AGENT)
+_BY_IDS = SELECT.where(sessions.c.id.in_(sa.bindparam("ids", expanding=True))).order_by(
+    sessions.c.sequence
+)
+_WORK = (
+    sa.select(
+        kernels.c.id.label("kernel_id"),
+        kernels.c.hostname,
+        kernels.c.session_id,
+        sessions.c.status,
+        sessions.c.restart_count,
+        kernels.c.injection.is_not(None).label("is_prepared"),
+    )
+    .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+    .where(
+        kernels.c.agent_id == sa.bindparam("of_agent"),
+        sessions.c.status.in_((Status.SCHEDULED, Status.PREPARING))
+        | (
+            sessions.c.status.in_((Status.PREPARED, Status.TERMINATING))
+            & (sessions.c.started_by == BY_AGENT)
+        ),
+    )
+    .order_by(sessions.c.sequence, kernels.c.id)
+)
 _LAUNCH_FACTS = (
     sa.select(
         agents.c.id.label("agent_id"),
@@ -166,20 +197,25 @@ class KernelStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def on_agent(self, agent_id: str, *statuses: Status) -> list[SessionView]:
-        """Return the sessions in these statuses that are placed on an agent, oldest first."""
+    async def work_of(self, agent_id: str) -> list[KernelWork]:
+        """Return the kernels for which an agent may have work, those of older sessions first."""
         async with self._db.read() as tx:
-            found = await tx.execute(_ON_AGENT, {"of_agent": agent_id, "statuses": statuses})
-            return await read_views(tx, [row_of(row) for row in found])
+            found = await tx.execute(_WORK, {"of_agent": agent_id})
+            return [
+                KernelWork(**{**row, "status": Status(row["status"])}) for row in found.mappings()
+            ]
 
-    async def started_by_agent(self, agent_id: str) -> list[SessionView]:
-        """Return the sessions that an agent itself starts, and that it must start or stop now."""
-        statuses = (Status.PREPARED, Status.TERMINATING)
+    async def views(self, session_ids: Sequence[str]) -> list[SessionView]:
+        """Return sessions, oldest first."""
+        if not session_ids:
+            return []
+        views: list[SessionView] = []
         async with self._db.read() as tx:
-            found = await tx.execute(
-                _STARTED_BY_AGENT, {"of_agent": agent_id, "statuses": statuses}
-            )
-            return await read_views(tx, [row_of(row) for row in found])
+            for start in range(0, len(session_ids), CHUNK):
+                ids = session_ids[start : start + CHUNK]
+                found = await tx.execute(_BY_IDS, {"ids": ids})
+                views += await read_views(tx, [row_of(row) for row in found])
+        return views
 
     async def observe(
         self, agent_id: str, usage: Mapping[str, Mapping[str, Any] | None], at: datetime

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.errors import Conflict, Forbidden, NotFound, Unavailable
 from bai_services.core.sessions.agent_launch import BY_AGENT
 from bai_services.core.sessions.end_reason import EndReason, SessionEnd
-from bai_services.core.sessions.lifecycle import Event, Result, Status
-from bai_services.db.sessions.kernels import KernelStore
+from bai_services.core.sessions.lifecycle import ENDED, Event, Result, Status
+from bai_services.db.sessions.kernels import KernelStore, KernelWork
 from bai_services.db.sessions.rows import SessionView
 from bai_services.db.sessions.store import SessionStore
 
@@ -46,36 +46,34 @@ class AgentLaunches:
         self._ends = ends
         self._clock = clock
 
-    async def orders(self, agent_id: str, is_due: Callable[[str], bool]) -> list[dict[str, Any]]:
-        """Return the orders of an agent; those that are not due have no plan."""
-        orders, launches = [], {}
-        for view in await self._store.started_by_agent(agent_id):
-            kernel, row = view.kernels[0], view.row
-            kind = LAUNCH if row.status is Status.PREPARED else TERMINATE
+    async def orders(
+        self, work: Sequence[KernelWork], is_due: Callable[[str], bool]
+    ) -> list[dict[str, Any]]:
+        """Return the orders for these kernels; those that are not due have no plan."""
+        orders, due = [], {}
+        for kernel in work:
+            kind = LAUNCH if kernel.status is Status.PREPARED else TERMINATE
             order = {
-                "id": f"{kind}-{kernel.id}-{row.restart_count}",
+                "id": f"{kind}-{kernel.kernel_id}-{kernel.restart_count}",
                 "kind": kind,
-                "session_id": row.id,
-                "kernel_id": kernel.id,
+                "session_id": kernel.session_id,
+                "kernel_id": kernel.kernel_id,
                 "hostname": kernel.hostname,
-                "attempt": row.restart_count,
+                "attempt": kernel.restart_count,
             }
             if kind == LAUNCH and is_due(str(order["id"])):
-                plan = await self._plan(view)
-                if plan is None:
-                    continue
-                order["plan"] = plan
-                launches[row.id] = order
-            orders.append(order)
-        if not launches:
-            return orders
-        # A session that was stopped in the meantime is not started.
-        marked = await self._store.mark_all_launched(sorted(launches), self._clock())
-        return [
-            order
-            for order in orders
-            if order["session_id"] not in launches or order["session_id"] in marked
-        ]
+                due[kernel.session_id] = order
+            else:
+                orders.append(order)
+        plans = {}
+        for view in await self._store.views(sorted(due)):
+            if (plan := await self._plan(view)) is not None:
+                plans[view.row.id] = plan
+        if plans:
+            # A session that was stopped in the meantime is not started.
+            for session_id in await self._store.mark_all_launched(sorted(plans), self._clock()):
+                orders.append({**due[session_id], "plan": plans[session_id]})
+        return orders
 
     async def _plan(self, view: SessionView) -> dict[str, Any] | None:
         """Return the launch plan; end the session and return None if it cannot be started."""
@@ -91,8 +89,11 @@ class AgentLaunches:
             )
             return None
 
-    async def report(self, agent_id: str, report: Mapping[str, Any]) -> None:
-        """Apply the report on an order, or on the end of a kernel; ignore an outdated report."""
+    async def report(self, agent_id: str, report: Mapping[str, Any]) -> bool:
+        """Apply the report on an order, or on the end of a kernel; ignore an outdated report.
+
+        Return whether the session has ended, so that the agent may remove the kernel.
+        """
         view = await self._sessions.with_kernels(str(report.get("session_id")))
         row, kernel = view.row, view.kernels[0]
         is_current = (
@@ -101,7 +102,7 @@ class AgentLaunches:
             and (kernel.id, kernel.agent_id) == (report.get("kernel_id"), agent_id)
         )
         if not is_current:
-            return
+            return False
         kind, is_done = report.get("kind"), report.get("state") == "done"
         if kind == LAUNCH and is_done:
             await self._lifecycle.try_apply(
@@ -111,7 +112,8 @@ class AgentLaunches:
             if row.status is Status.PREPARED:
                 await self._ends.record(row.id, _failed_start(report))
         elif is_done:
-            await self._ends.record(row.id, _end_of(report))
+            return (await self._ends.record(row.id, _end_of(report))).status in ENDED
+        return False
 
 
 def _failed_start(report: Mapping[str, Any]) -> SessionEnd:

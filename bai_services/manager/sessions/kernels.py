@@ -23,7 +23,7 @@ from bai_services.core.sessions.lifecycle import (
     command_end,
     result_of,
 )
-from bai_services.db.sessions.kernels import KernelState, KernelStore
+from bai_services.db.sessions.kernels import KernelState, KernelStore, KernelWork
 from bai_services.db.sessions.rows import KernelRow, SessionRow, SessionView
 from bai_services.db.sessions.store import SessionStore
 
@@ -133,8 +133,10 @@ class Kernels:
         for agent_id in agent_ids:
             self._agents[agent_id].work_available.set()
 
-    async def report(self, agent_id: str, report: Mapping[str, Any]) -> None:
+    async def report(self, agent_id: str, report: Mapping[str, Any]) -> bool:
         """Process the report on a work item; outdated reports are ignored.
+
+        Return whether the agent may remove the kernel, because its session has ended.
 
         Raises
         ------
@@ -153,7 +155,7 @@ class Kernels:
         elif kind == "resize":
             await self._resizes.receive(agent_id, report, str(state))
         elif kind in KINDS:
-            await self._launches.report(agent_id, report)
+            return await self._launches.report(agent_id, report)
         elif kind in ("remove", "stop"):
             # The session can be prepared again, so a later item of the same name is sent at once.
             # Not after the report of a preparation: a poll that has read the database before would
@@ -163,6 +165,7 @@ class Kernels:
             sent_at.pop(f"prepare-{report.get('kernel_id')}", None)
         else:
             raise InvalidRequest(f"{kind!r} is not a kind of work")
+        return False
 
     async def observe(self, agent_id: str, reported: Sequence[Mapping[str, Any]] | None) -> None:
         """Compare the kernels in a heartbeat with the expected ones, and correct differences.
@@ -229,7 +232,21 @@ class Kernels:
     async def _work_items(self, agent_id: str, agent: _AgentWork) -> list[dict[str, Any]]:
         now = self._clock()
         items: list[dict[str, Any]] = []
-        views = await self._dispatch_sessions(agent_id)
+        work = await self._store.work_of(agent_id)
+        items += await self._launches.orders(
+            [one for one in work if one.status in (Status.PREPARED, Status.TERMINATING)],
+            lambda work_id: _is_due(agent, work_id, now),
+        )
+        unprepared = {
+            _prepare_id(one.kernel_id, one.restart_count): one
+            for one in work
+            if one.status in (Status.SCHEDULED, Status.PREPARING) and not one.is_prepared
+        }
+        # Items that are not due are only listed, so that the time of their sending is kept.
+        items += [{"id": work_id} for work_id in unprepared]
+        views = await self._dispatch_sessions(
+            [one for work_id, one in unprepared.items() if _is_due(agent, work_id, now)]
+        )
         user_ids = await self._plans.user_ids([view.row.id for view in views])
         setups = await self._setups.read([view.row for view in views])
         for view in views:
@@ -239,9 +256,8 @@ class Kernels:
                     # A resumed session: the preparation removes what is left of its last run.
                     agent.removals.pop(kernel.id, None)
                     if kernel.agent_id == agent_id and kernel.injection is None:
-                        # Each run of a session has its own item, so that it is sent at once.
-                        run = f"-{view.row.restart_count}" if view.row.restart_count else ""
-                        item = {"id": f"prepare-{kernel.id}{run}", "kind": "prepare"}
+                        work_id = _prepare_id(kernel.id, view.row.restart_count)
+                        item = {"id": work_id, "kind": "prepare"}
                         preparation = await self._preparation(view, kernel, user_ids[view.row.id])
                         preparation |= await self._pull_secrets.of_image(view.row.image)
                         if setup:
@@ -254,7 +270,6 @@ class Kernels:
                 await self._lifecycle.try_apply(
                     view.row.id, Event.FAILED, error.message, result=Result.FAILURE
                 )
-        items += await self._launches.orders(agent_id, lambda work_id: _is_due(agent, work_id, now))
         items += await self._resizes.items(agent_id)
         for kernel_id, session_id in sorted(agent.removals.items()):
             kind = "stop" if kernel_id in agent.kept_homes else "remove"
@@ -264,15 +279,16 @@ class Kernels:
             items.append({"id": work_id, "kind": "logs", **_ids(kernel)})
         for source in self._sources:
             items += await source.work_items(agent_id)
-        due = [item for item in items if _is_due(agent, item["id"], now)]
+        due = [item for item in items if "kind" in item and _is_due(agent, item["id"], now)]
         current = {item["id"] for item in items}
         agent.sent_at = {key: at for key, at in agent.sent_at.items() if key in current}
         agent.sent_at.update({item["id"]: now for item in due})
         return due
 
-    async def _dispatch_sessions(self, agent_id: str) -> list[SessionView]:
-        """Return the sessions to prepare on an agent, and set SCHEDULED ones to PREPARING."""
-        views = await self._store.on_agent(agent_id, Status.SCHEDULED, Status.PREPARING)
+    async def _dispatch_sessions(self, work: Sequence[KernelWork]) -> list[SessionView]:
+        """Return the sessions of kernels to prepare, and set SCHEDULED ones to PREPARING."""
+        views = await self._store.views(sorted({one.session_id for one in work}))
+        views = [v for v in views if v.row.status in (Status.SCHEDULED, Status.PREPARING)]
         new = [view.row.id for view in views if view.row.status is Status.SCHEDULED]
         if not new:
             return views
@@ -508,6 +524,13 @@ class Kernels:
             # query per agent.
             for agent in self._agents.values():
                 agent.work_available.set()
+
+
+def _prepare_id(kernel_id: str, restart_count: int) -> str:
+    """Return the id of a work item; each run of a session has its own, so that it is sent at
+    once.
+    """
+    return f"prepare-{kernel_id}-{restart_count}" if restart_count else f"prepare-{kernel_id}"
 
 
 def _is_due(agent: _AgentWork, work_id: str, now: datetime) -> bool:
