@@ -35,7 +35,7 @@ if engine == "docker":
     # Containers reach the Hub at this machine's address on Docker's default bridge.
     import docker
 
-    from bai_spawner.engines.docker_bridge import bridge_address
+    from bai_services.engines.docker_bridge import bridge_address
 
     c.JupyterHub.hub_ip = bridge_address(docker.from_env(timeout=10))
 

@@ -1,10 +1,11 @@
 """``python -m bai_labext.batch``: runner of a batch session.
 
-To the Hub the runner is a single-user server: it responds to the readiness check, and reports
-activity while the command runs. It starts the command only after the Hub has registered the server,
-so that a failed start runs nothing. It exits with the exit code of the command. The session has no
-pages; requests of a browser are redirected to the Hub. The module imports only the standard
-library, because its import time delays every batch session.
+If the session is a Hub server, the runner is a single-user server to the Hub: it responds to the
+readiness check, and reports activity while the command runs. It starts the command only after the
+Hub has registered the server, so that a failed start runs nothing. The session has no pages;
+requests of a browser are redirected to the Hub. If an agent has started the session, there is no
+Hub server, and the command starts at once. The runner exits with the exit code of the command. The
+module imports only the standard library, because its import time delays every batch session.
 """
 
 from __future__ import annotations
@@ -109,12 +110,13 @@ class ReadinessServer(Protocol):
 
 
 class Runner:
-    """Serves the Hub's readiness check, waits for the Hub, and runs the command."""
+    """Runs the command; before that, serves the Hub's readiness check and waits for the Hub."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
         self._command = self._environ.pop("BAI_STARTUP_COMMAND", "")
         self._hub = Hub(environ)
+        self._has_server = "JUPYTERHUB_SERVICE_URL" in environ
         self._requested = threading.Event()
         self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
@@ -125,19 +127,21 @@ class Runner:
         If a signal ended the command, return 128 plus the number of the signal. If the session is
         stopped before the command starts, return 143 (SIGTERM).
         """
-        server = self._serve()
+        server = self._serve() if self._has_server else None
         previous = {n: signal.signal(n, self._on_signal) for n in (signal.SIGTERM, signal.SIGINT)}
         try:
-            if not self._wait_for_hub():
-                return SIGNAL_BASE + signal.SIGTERM
-            threading.Thread(target=self._report, daemon=True).start()
+            if server is not None:
+                if not self._wait_for_hub():
+                    return SIGNAL_BASE + signal.SIGTERM
+                threading.Thread(target=self._report, daemon=True).start()
             return self._run_command()
         finally:
             self._stopping.set()
             for number, handler in previous.items():
                 signal.signal(number, handler)
-            server.shutdown()
-            server.server_close()
+            if server is not None:
+                server.shutdown()
+                server.server_close()
 
     def _serve(self) -> ReadinessServer:
         url = urlsplit(self._environ["JUPYTERHUB_SERVICE_URL"])

@@ -10,8 +10,7 @@ from typing import TypeVar
 from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.kernel_group import kernel_end_text
 from bai_services.core.sessions.launch_plan import LaunchPlan
-
-from .engines.base import Engine, EngineError, EngineUnreachable, Exit, Running
+from bai_services.engines.base import Engine, EngineError, EngineUnreachable, Exit, Running
 
 T = TypeVar("T")
 

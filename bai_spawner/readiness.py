@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
-from .engines.base import Exit
+from bai_services.engines.base import Exit
 
 REQUEST_TIMEOUT_SECONDS = 2
 ENGINE_POLL_INTERVAL_SECONDS = 0.25

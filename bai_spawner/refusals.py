@@ -10,9 +10,8 @@ from jupyterhub.spawner import SpawnException
 from markupsafe import Markup, escape
 
 from bai_services.core import errors
+from bai_services.engines.base import EngineError, EngineUnreachable
 from bai_services.i18n.catalogue import Translator
-
-from .engines.base import EngineError, EngineUnreachable
 
 QUEUED = "queued"
 EXITED = "exited-at-start"

@@ -19,9 +19,9 @@ from traitlets.utils.importstring import import_item
 from bai_services.core import errors
 from bai_services.core.accounts.roles import SESSION_SCOPE
 from bai_services.core.sessions.lifecycle import SESSION_ID_OPTION
+from bai_services.engines.base import Engine, EngineError, Running
 from bai_services.i18n.catalogue import Translator, translator, translator_for
 
-from .engines.base import Engine, EngineError, Running
 from .sessions import Sessions
 
 SHARED = "bai_spawner"
@@ -79,8 +79,8 @@ class SessionServer(Spawner):
 
     engine_classes = Dict(
         default_value={
-            "process": "bai_spawner.engines.process.ProcessEngine",
-            "docker": "bai_spawner.engines.docker.DockerEngine",
+            "process": "bai_services.engines.process.ProcessEngine",
+            "docker": "bai_services.engines.docker.DockerEngine",
         },
         help="""
         Maps the engine name of a resource group to the engine class or its import name.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import bisect
-import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,12 +13,10 @@ from bai_services.client import Token
 from bai_services.core import errors
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.lifecycle import ENDED, LIVE, Status
+from bai_services.core.sessions.logs import MAX_LOG_BYTES, truncated
+from bai_services.engines.base import Exit, Running
 from bai_services.service_client import ServiceClient
 
-from .engines.base import Exit, Running
-
-# The API limits a request body to 1 MiB; 4 KiB are reserved for the other fields.
-MAX_LOG_BYTES = 2**20 - 4096
 MAX_REPORT_ATTEMPTS = 4
 FIRST_REPORT_PAUSE_SECONDS = 0.2
 LONG_POLL_SECONDS = 20
@@ -184,21 +180,6 @@ class Sessions:
     async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         response: dict[str, Any] = await self._client.post(path, dict(body))
         return response
-
-
-def truncated(log: str, max_bytes: int = MAX_LOG_BYTES) -> str:
-    """Return the end of ``log`` that fits in ``max_bytes`` of JSON.
-
-    The result consists of whole lines, unless the last line alone does not fit.
-    """
-
-    def is_too_long(cut: int) -> bool:
-        return len(json.dumps(log[cut:], ensure_ascii=False).encode(errors="replace")) > max_bytes
-
-    if not is_too_long(0):
-        return log
-    first = bisect.bisect_left(range(len(log)), True, key=lambda cut: not is_too_long(cut))
-    return log[first:].partition("\n")[2] or log[first:]
 
 
 def _path(session_id: str, verb: str = "") -> str:

@@ -13,12 +13,13 @@ from traitlets import default
 from bai_services.core import errors
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.sessions.end_reason import EndReason
+from bai_services.core.sessions.logs import MAX_LOG_BYTES
+from bai_services.engines.base import Engine, EngineUnreachable, Exit, Running
 
 from . import form, kernel_group, refusals
-from .engines.base import Engine, EngineUnreachable, Exit, Running
 from .progress import progress_event
 from .server import SESSION_ID, SessionServer
-from .sessions import MAX_LOG_BYTES, is_ended
+from .sessions import is_ended
 from .start import Start
 
 PROGRESS_STEP_SECONDS = 0.5

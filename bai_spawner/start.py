@@ -15,16 +15,15 @@ from bai_services.core.coded_text import TextTemplate
 from bai_services.core.sessions.end_reason import BOOTSTRAP_FAILED_EXIT_CODE, EndReason
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.lifecycle import SessionType, Status
-from bai_services.core.sessions.logs import without_times
+from bai_services.core.sessions.logs import MAX_LOG_BYTES, without_times
 from bai_services.core.sessions.rules import session_name_from
 from bai_services.core.sessions.spec import DEFAULTS, HUB_OPTIONS
+from bai_services.engines.base import Engine, EngineError, EngineUnreachable, Exit, Running
 
 from . import form, kernel_group, refusals
-from .engines.base import Engine, EngineError, EngineUnreachable, Exit, Running
 from .readiness import wait_until_ready
 from .server import SESSION_ID, SessionServer
 from .sessions import (
-    MAX_LOG_BYTES,
     NO_LOGS,
     is_ended,
     is_unprepared,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bai_services.core.sessions.launch_plan import LaunchPlan
-from bai_spawner.engines.base import Engine, Exit, Running
+from bai_services.engines.base import Engine, Exit, Running
 
 # Name of the environment variable with the URL that the engine returns for every session.
 URL_VARIABLE = "BAI_BENCH_SERVER"
@@ -39,6 +39,9 @@ class NoopEngine(Engine):
             container_id=f"noop-{plan.kernel_id}",
             owner=plan.user,
         )
+
+    async def find(self, kernel: Running) -> Running | None:
+        return None
 
     async def poll(self, running: Running) -> Exit | None:
         return Exit(0) if running.session_id in self._ended else None

@@ -21,6 +21,7 @@ from .folders.disk import DiskWatch
 from .folders.kernel_folders import Folders
 from .image_pulls import PULL, PullExecutor, PullTask
 from .kernels import Kernel, Task
+from .launches import Launches
 from .link import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, Link
 from .machine import machine_facts
 from .machine_load import MachineLoad
@@ -65,7 +66,9 @@ class Agent:
         disk: DiskWatch,
         load: MachineLoad,
         checks: MachineChecks,
+        launches: Launches,
     ) -> None:
+        self._launches = launches
         self._identity = identity
         self._link = link
         self._engine = engine
@@ -77,7 +80,7 @@ class Agent:
         self._load = load
         self._checks = checks
         self._executor = WorkExecutor(
-            link, engine, devices, folders, grants, watchdog, self.send_heartbeat
+            link, engine, devices, folders, grants, watchdog, self.send_heartbeat, launches
         )
         self._pulls = PullExecutor(link, engine)
         self._running_items: dict[str, asyncio.Task[None]] = {}
@@ -97,6 +100,7 @@ class Agent:
         await asyncio.to_thread(self._grants.restore)
         await self._devices.reconcile(self._grants.all())
         await asyncio.to_thread(self._folders.remove_stale_mount_points)
+        await self._launches.restore()
         loops = [
             asyncio.create_task(self._heartbeat_loop(), name="heartbeats"),
             asyncio.create_task(self._work_loop(), name="work"),
@@ -118,6 +122,7 @@ class Agent:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self._launches.close()
             await self._sign_off()
             await self._engine.close()
             await self._devices.close()

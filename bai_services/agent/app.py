@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from traitlets import Enum, Float, Integer, List, TraitError, Unicode, default
+from traitlets import Bool, Dict, Enum, Float, Integer, List, TraitError, Unicode, default
 from traitlets.config import Application, Config, Configurable
 from traitlets.config.loader import DeferredConfigString
+from traitlets.utils.importstring import import_item
 
 from bai_services import __version__
 from bai_services.client import Token
@@ -23,6 +24,7 @@ from bai_services.core.cluster.model import check_agent_id
 from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.operations.component_settings import ReportedSetting
 from bai_services.core.resources import CPU, MEM, ResourceSlots, parse_amount
+from bai_services.engines.base import Engine as LaunchEngine
 from bai_services.service_client import ServiceClient
 from bai_services.trait_settings import as_json, settings_of
 
@@ -44,6 +46,7 @@ from .docker.networks import Networks, read_pool
 from .engine import Engine
 from .folders.disk import DiskSettings, DiskWatch, ExcessAction
 from .folders.kernel_folders import Folders
+from .launches import Launches
 from .link import Link
 from .machine import detect_capacity, hostname_slug
 from .machine_load import MachineLoad
@@ -66,6 +69,7 @@ ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "SharingSettings.set_compute_mode": ("BAI_AGENT_SET_COMPUTE_MODE",),
     "SharingSettings.run_folder": ("BAI_AGENT_RUN_FOLDER",),
     "SharingSettings.rngd_parts": ("BAI_AGENT_RNGD_PARTS",),
+    "AgentApp.runs_batch": ("BAI_AGENT_RUNS_BATCH",),
     "AgentApp.home": ("BAI_HOME",),
     "AgentApp.cpu": ("BAI_AGENT_CPU",),
     "AgentApp.mem": ("BAI_AGENT_MEM",),
@@ -259,6 +263,24 @@ class AgentApp(Application):
         help="Total memory for sessions, such as `16g`. Empty: all memory that this process may "
         "use. Environment: `BAI_AGENT_MEM`."
     ).tag(config=True)
+    runs_batch = Bool(
+        False,
+        help="Whether this agent starts batch sessions itself, without a server of the Hub. The "
+        "settings of the engine (`ProcessEngine` or `DockerEngine`) must then be the same in the "
+        "configuration files of the agent and the Hub. Environment: `BAI_AGENT_RUNS_BATCH`.",
+    ).tag(config=True)
+    engine_classes = Dict(
+        default_value={
+            "process": "bai_services.engines.process.ProcessEngine",
+            "docker": "bai_services.engines.docker.DockerEngine",
+        },
+        help="Maps the name of an engine to the class, or its import name, that starts sessions on "
+        "this machine; as in the Hub's `BaiSpawner.engine_classes`.",
+    ).tag(config=True)
+    session_manager_url = Unicode(
+        help="URL at which the sessions that this agent starts reach the manager. Empty: the "
+        "value of `manager_url`."
+    ).tag(config=True)
     stop_grace_seconds = Float(
         5,
         min=0,
@@ -316,7 +338,17 @@ class AgentApp(Application):
             load = MachineLoad(Path(self.home))
             checks = MachineChecks(self.manager_url, self._docker_host(), Path(self.home))
             agent = Agent(
-                identity, link, engine, devices, folders, grants, watchdog, disk, load, checks
+                identity,
+                link,
+                engine,
+                devices,
+                folders,
+                grants,
+                watchdog,
+                disk,
+                load,
+                checks,
+                self._launches(link, folders),
             )
             await agent.run(stop)
 
@@ -369,6 +401,26 @@ class AgentApp(Application):
     def _docker_host(self) -> str:
         """Return the URL of the Docker engine, "" with the process engine."""
         return "" if self.engine == "process" else str(DockerSettings(parent=self).host)
+
+    def _launches(self, link: Link, folders: Folders) -> Launches:
+        return Launches(
+            link,
+            self._launch_engine(),
+            folders,
+            is_offered=self.runs_batch,
+            manager_url=self.session_manager_url or self.manager_url,
+            endpoint=self._docker_host(),
+        )
+
+    def _launch_engine(self) -> LaunchEngine:
+        """Return the engine that starts kernels on this machine."""
+        cls = self.engine_classes[self.engine]
+        cls = import_item(cls) if isinstance(cls, str) else cls
+        # Engine and agent must use the same folders.
+        config = Config({"ProcessEngine": {"state_dir": self.home}})
+        config.merge(self.config)
+        engine: LaunchEngine = cls(parent=self, config=config)
+        return engine
 
     def _make_engine(self, folders: Folders) -> Engine:
         if self.engine == "process":

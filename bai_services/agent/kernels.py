@@ -12,6 +12,7 @@ from bai_services.core.cluster.image_store import RegistryAuth, read_auth
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.names import check_username
 from bai_services.core.sessions.kernel_group import MAIN_HOST, folder_name
+from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.setup import SessionSetup
 
 _HOSTNAME = re.compile(r"(main|sub)[0-9]{1,4}")
@@ -63,7 +64,7 @@ class Task:
     """One work item.
 
     Session id, kernel id and host name are validated, because they become names of folders and
-    containers.
+    containers. ``attempt`` numbers the runs of a session; ``plan`` is part of a launch.
     """
 
     id: str
@@ -81,6 +82,8 @@ class Task:
     cluster: Cluster | None = None
     setup: SessionSetup = field(default_factory=SessionSetup)
     registry_auth: RegistryAuth | None = None
+    attempt: int = 0
+    plan: LaunchPlan | None = None
 
     @property
     def folder(self) -> str:
@@ -118,6 +121,8 @@ class Task:
                 if item.get("setup")
                 else SessionSetup(),
                 registry_auth=read_auth(item),
+                attempt=int(item.get("attempt") or 0),
+                plan=LaunchPlan.from_json(item["plan"]) if item.get("plan") else None,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidRequest(f"a work item cannot be parsed: {error!r}") from error

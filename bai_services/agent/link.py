@@ -58,28 +58,31 @@ class Link:
         """Send one progress report; raise a BaiError if the manager rejects it."""
         await self._post_report(content)
 
-    async def deliver(self, content: Mapping[str, Any]) -> None:
+    async def deliver(self, content: Mapping[str, Any]) -> bool:
         """Send a final report; retry for ``REPORT_RETRY_SECONDS`` while the manager does not
         respond.
+
+        Return whether the manager has received it, and the kernel may be removed.
         """
         backoff = FIRST_BACKOFF_SECONDS
         deadline = asyncio.get_running_loop().time() + REPORT_RETRY_SECONDS
         work_id = content.get("work_id")
         while True:
             try:
-                await self._post_report(content)
-                return
+                return await self._post_report(content)
             except Unavailable as error:
                 if asyncio.get_running_loop().time() > deadline:
                     log.warning("giving up on the report of work item %s: %s", work_id, error)
-                    return
+                    return False
             except BaiError as error:
                 log.warning("the manager rejected the report of work item %s: %s", work_id, error)
-                return
+                return False
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
 
-    async def _post_report(self, content: Mapping[str, Any]) -> None:
-        await self._client.post(
+    async def _post_report(self, content: Mapping[str, Any]) -> bool:
+        response = await self._client.post(
             f"{self._path}/reports", dict(content), timeout_seconds=RESPONSE_TIMEOUT_SECONDS
         )
+        # An older manager sends no response.
+        return bool((response or {}).get("is_removable"))

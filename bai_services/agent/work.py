@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from bai_services.core.errors import BaiError, Conflict, NotFound, Unavailable
 from bai_services.core.resources import format_amount
+from bai_services.core.sessions.agent_launch import may_prepare
 from bai_services.core.sessions.launch_plan import Mount
 from bai_services.core.sessions.setup import SETUP_FILE, SETUP_FILE_VARIABLE
 
@@ -27,6 +28,7 @@ from .folders.kernel_folders import Folders, folder_error
 from .folders.setup_files import write_dotfiles, write_setup_file
 from .injection import RESOURCE_FILE, make_injection, resolve_devices, resource_file
 from .kernels import Task
+from .launches import Launches
 from .link import Link
 
 log = logging.getLogger(__name__)
@@ -35,7 +37,7 @@ PROGRESS_INTERVAL_SECONDS = 0.5
 # Timeout for access to a session's folders, whose network storage may hang.
 MOUNT_TIMEOUT_SECONDS = 10.0
 # Kinds of items that create or delete the folder and the container of a kernel.
-_EXCLUSIVE = frozenset({"prepare", "remove", "stop"})
+_EXCLUSIVE = frozenset({"prepare", "launch", "terminate", "remove", "stop"})
 T = TypeVar("T")
 
 
@@ -51,7 +53,9 @@ class WorkExecutor:
         grants: DeviceGrants,
         watchdog: Watchdog,
         send_heartbeat: Callable[[], Awaitable[None]],
+        launches: Launches,
     ) -> None:
+        self._launches = launches
         self._link = link
         self._engine = engine
         self._devices = devices
@@ -59,6 +63,7 @@ class WorkExecutor:
         self._grants = grants
         self._watchdog = watchdog
         self._send_heartbeat = send_heartbeat
+        launches.on_removable(self.remove_ended)
         # A session may restart while its last run is being removed, so items of a kernel are
         # serialized. A lock exists while an item holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -67,6 +72,8 @@ class WorkExecutor:
         """Execute one work item and report its result; raises only if it is cancelled."""
         handlers = {
             "prepare": self._prepare,
+            "launch": self._launches.launch,
+            "terminate": self._launches.terminate,
             "resize": self._resize,
             "remove": self._remove,
             "stop": self._stop,
@@ -89,11 +96,20 @@ class WorkExecutor:
             log.exception("%s of session %s failed", task.kind, task.session_id)
             text = "internal error of the session's agent; see the agent's log"
             facts = {"error": {"code": "internal", "message": text}}
+        facts["attempt"] = task.attempt
         state = "failed" if "error" in facts else "done"
-        await self._link.deliver(task.to_report(state, **facts))
+        is_removable = await self._link.deliver(task.to_report(state, **facts))
+        if is_removable:
+            await self.remove_ended(task)
+        if task.kind == "launch" and state == "done":
+            # The end must not be reported before the start.
+            self._launches.watch(task.kernel_id)
 
     async def _prepare(self, task: Task) -> dict[str, Any]:
         granted = resolve_devices(task.devices, self._devices.by_id)
+        marker = await asyncio.to_thread(self._folders.marker, task.folder)
+        if not may_prepare(marker, task.attempt):
+            raise Conflict(f"attempt {task.attempt} of session {task.session_id} has begun")
         if await asyncio.to_thread(self._folders.path(task.folder).exists):
             # The session resumes here, or this item is a repetition. The earlier preparation may
             # have had other devices.
@@ -131,7 +147,8 @@ class WorkExecutor:
             mounts=tuple(mounts),
             notices=(*injection.notices, *prepared.notices),
         )
-        return {"injection": injection.to_json()}
+        await asyncio.to_thread(self._folders.begin_attempt, task.folder, task.attempt)
+        return {"injection": injection.to_json(), "can_launch": self._launches.is_offered}
 
     def _write_resource_file(self, task: Task, environ: Mapping[str, str]) -> list[Mount]:
         """Write the session's resource variables to a file and return the mount of the file.
@@ -210,6 +227,7 @@ class WorkExecutor:
 
     async def _clear(self, task: Task) -> None:
         """Remove the remains of a kernel, except its folder."""
+        await self._launches.forget(task)
         await self._watchdog.detach_session(task.session_id)
         await self._engine.remove(task)
         await self._devices.release(self._grants.remove(task.kernel_id))
@@ -222,6 +240,15 @@ class WorkExecutor:
         # Report the removal before the manager sends the same work item again.
         await self._send_heartbeat()
         return {}
+
+    async def remove_ended(self, task: Task) -> None:
+        """Remove a kernel whose engine has no process of it, and whose session has ended."""
+        async with self._locks.setdefault(task.kernel_id, asyncio.Lock()):
+            await self._watchdog.detach_session(task.session_id)
+            await self._devices.release(self._grants.remove(task.kernel_id))
+            await self._launches.forget(task)
+            if not await asyncio.to_thread(self._folders.remove, task.folder):
+                log.warning("files of session %s could not be deleted", task.session_id)
 
     def _folder_of(self, task: Task) -> str:
         """Return the name of a kernel's folder. It is found by the kernel's id, because the work

@@ -63,8 +63,8 @@ def internal_address(installation: Installation) -> str:
     import docker
     from docker.errors import DockerException
 
-    from bai_spawner.engines.base import EngineError
-    from bai_spawner.engines.docker_bridge import bridge_address
+    from bai_services.engines.base import EngineError
+    from bai_services.engines.docker_bridge import bridge_address
 
     environment = {**os.environ, **installation.environment}
     try:

@@ -33,7 +33,7 @@ from bai_services.agent.kernels import Task
 from bai_services.agent.processes import ProcessEngine
 from bai_services.core.cluster.device_sharing import Level
 from bai_services.core.sessions.launch_plan import Injection
-from bai_spawner.engines.base import merged_environ
+from bai_services.engines.base import merged_environ
 from tests.spawner.plans import plan as a_plan
 
 from .test_vendors import UUID, FakeMachine, amd, furiosa, machine

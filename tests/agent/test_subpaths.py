@@ -18,11 +18,11 @@ from bai_services.client import Client
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.logs import without_times
-from bai_spawner.engines import bubblewrap
-from bai_spawner.engines.base import Engine, EngineError
-from bai_spawner.engines.docker import DockerEngine as ContainerEngine
-from bai_spawner.engines.docker_container import container_name
-from bai_spawner.engines.process import ProcessEngine
+from bai_services.engines import bubblewrap
+from bai_services.engines.base import Engine, EngineError
+from bai_services.engines.docker import DockerEngine as ContainerEngine
+from bai_services.engines.docker_container import container_name
+from bai_services.engines.process import ProcessEngine
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.images import base_image
 from tests.testbed.manager import Api

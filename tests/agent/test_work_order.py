@@ -23,7 +23,8 @@ class Recorder(WorkExecutor):
 
         none = cast("Any", None)
         link = cast("Any", SimpleNamespace(deliver=deliver))
-        super().__init__(link, none, none, none, none, none, none)
+        launches = SimpleNamespace(launch=none, terminate=none, on_removable=lambda remove: None)
+        super().__init__(link, none, none, none, none, none, none, cast("Any", launches))
 
     async def _stop(self, task: Task) -> dict[str, Any]:
         self.steps.append(f"{task.id} begins")

@@ -19,7 +19,6 @@ from bai_services.core.scheduling.queue import run_pass
 from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.db.cluster.agents import AgentStore
 from bai_services.db.sessions import templates
-from bai_services.db.sessions.kernels import KernelStore
 from bai_services.db.sessions.templates import TemplateStore
 from bai_services.db.tables import cluster
 
@@ -143,12 +142,11 @@ def test_concurrent_ends_release_resources_once(database_url: str) -> None:
 
     async def end_all() -> None:
         world = World(database_url)
-        store = KernelStore(world.database)
-        for view in await store.on_agent("a1", Status.SCHEDULED):
+        for row in await world.sessions.in_status(Status.SCHEDULED):
             for event in (Event.FAILED, Event.STOP_REQUESTED):
                 # Another writer may already have ended the session.
                 with contextlib.suppress(InvalidTransition):
-                    await world.sessions.move(view.row.id, event, NOW)
+                    await world.sessions.move(row.id, event, NOW)
         await world.close()
 
     async def check() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from bai_services.db.database import Database
 from bai_services.db.scheduling.allocations import AllocationStore
-from bai_spawner.engines import processes
+from bai_services.engines import processes
 from tests.e2e.sessions import JSON, checked, stop, wait_for
 from tests.e2e.test_serving import endpoint
 from tests.hub import RunningHub

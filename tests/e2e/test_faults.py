@@ -46,6 +46,9 @@ SLOTS = (
     {"cuda.shares": "1"},
     {"cuda.device": "1"},
 )
+# Number of batch sessions, and the components that are killed while they run.
+BATCH_SESSIONS = 24
+KILLED: tuple[Component, ...] = ("agent", "manager", "agent", "manager", "agent")
 # With this lock, only one client at a time polls whether the demo is up.
 PROBE_LOCK = threading.Lock()
 # Statuses in which a session is stopped, chosen at random; None: immediately after its creation.
@@ -322,3 +325,89 @@ def test_a_pending_session_survives_the_kill_of_every_component(hub: RunningHub)
     RetryingClient(hub, "user").call("DELETE", f"/sessions/{first['id']}")
     session_in(hub, "user2", key, "RUNNING", ended=("ERROR", "CANCELLED", "TERMINATED"))
     assert set(session_processes(hub)) == {second["id"], key}
+
+
+def batch_processes(hub: RunningHub) -> dict[str, list[int]]:
+    """Return the pids of the running batch sessions, by session id."""
+    pids: dict[str, list[int]] = {}
+    for process in psutil.process_iter():
+        try:
+            environ = process.environ()
+            is_ours = environ.get("BAI_AGENT_ID") == agent_of(hub) and "BAI_SESSION_ID" in environ
+            if is_ours and process.status() != psutil.STATUS_ZOMBIE:
+                pids.setdefault(environ["BAI_SESSION_ID"], []).append(process.pid)
+        except psutil.Error:
+            continue
+    return pids
+
+
+def agent_of(hub: RunningHub) -> str:
+    with hub.rest("admin") as admin:
+        return str(admin.get("/agents").json()["items"][0]["id"])
+
+
+async def test_kills_neither_lose_nor_repeat_the_batch_sessions_of_an_agent(
+    own_hub: Callable[..., RunningHub],
+) -> None:
+    print(f"BAI_FAULT_SEED={SEED}")
+    chance = random.Random(SEED)
+    capacity = {"BAI_AGENT_CPU": "6", "BAI_AGENT_MEM": "16g", "BAI_AGENT_RUNS_BATCH": "1"}
+    hub = own_hub(environment=capacity).start()
+    client = RetryingClient(hub, "user")
+    made = client.call("POST", "/vfolders", json={"name": "runs"})
+    assert made.status_code == 201, made.text
+    keys = []
+    for number in range(BATCH_SESSIONS):
+        body = {
+            "name": f"batch-{number:04}",
+            "project": "default",
+            "type": "batch",
+            "startup_command": f"echo run >> runs/$BAI_SESSION_ID; sleep {chance.random() * 3}",
+            "resources": {"cpu": "1", "mem": "256m"},
+            "mounts": [{"vfolder": made.json()["id"], "path": "runs"}],
+        }
+        created = client.call("POST", "/sessions", json=body)
+        assert created.status_code == 201, created.text
+        keys.append(created.json()["id"])
+    stopped = set(chance.sample(keys, BATCH_SESSIONS // 4))
+    seeds = {key: chance.random() for key in stopped}
+
+    def stop(key: str) -> None:
+        own = random.Random(seeds[key])
+        status = own.choice(("SCHEDULED", "PREPARED", "RUNNING"))
+        client.session(key, wait=status, timeout="20")
+        forced = {"force": "true"} if own.random() < 0.3 else {}
+        answer = client.call("DELETE", f"/sessions/{key}", params=forced)
+        assert answer.status_code in (202, 404, 409), answer.text
+
+    def kill_at_random() -> None:
+        for component in KILLED:
+            threading.Event().wait(chance.random() * 4)
+            print(f"killing the {component}", flush=True)
+            kill(hub, component)
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        attacker = pool.submit(kill_at_random)
+        list(pool.map(stop, sorted(stopped)))
+        attacker.result()
+    ends = {key: await asyncio.to_thread(client.end_of, key) for key in keys}
+    files = [path for path in hub.home.rglob("*") if path.name in ends and path.is_file()]
+    runs = {path.name: path.read_text().count("run") for path in files}
+    for key, session in ends.items():
+        if key in stopped:
+            assert runs.get(key, 0) <= 1, session
+        else:
+            assert (session["status"], session["exit_code"]) == ("TERMINATED", 0), session
+            assert (session["started_by"], runs.get(key)) == ("agent", 1), session
+    print(Counter(session["status"] for session in ends.values()))
+    wait_until(lambda: not batch_processes(hub), TIMEOUT_SECONDS, "the last process to end")
+    assert active_servers(hub) == []
+    hub.stop()
+    database = Database(f"sqlite+aiosqlite:///{hub.home}/bai.sqlite")
+    try:
+        assert await AllocationStore(database).audit() == []
+        async with database.read() as tx:
+            held = sa.select(sa.func.count()).where(allocations.c.freed_at.is_(None))
+            assert await tx.scalar(held) == 0
+    finally:
+        await database.close()

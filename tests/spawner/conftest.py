@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bai_services.engines import processes
 from bai_services.manager.scheduling.jit_warmup import warm_up
-from bai_spawner.engines import processes
 from tests.spawner.bare_hub import BareHub
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import HUB_TOKEN, Api

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from bai_spawner.engines.base import Running
+from bai_services.engines.base import Running
 
 SOURCE = """
 import http.server, json, os, pathlib, subprocess, sys, urllib.parse

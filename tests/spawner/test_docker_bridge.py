@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bai_spawner.engines.base import EngineError
-from bai_spawner.engines.docker_bridge import NAME_OPTION, address_of, bridge_address
+from bai_services.engines.base import EngineError
+from bai_services.engines.docker_bridge import NAME_OPTION, address_of, bridge_address
 
 if TYPE_CHECKING:
     from tests.testbed.docker_engine import DockerEngine

@@ -12,7 +12,7 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from tornado.web import Application, RequestHandler
 
-from bai_spawner.engines.docker_calls import CallLimits, DockerCalls
+from bai_services.engines.docker_calls import CallLimits, DockerCalls
 from tests.testbed.wait import wait_until_async
 
 

@@ -19,10 +19,10 @@ import pytest
 from traitlets.config import Config
 
 from bai_services.core.sessions.launch_plan import Injection, LaunchPlan
-from bai_spawner.engines.base import EngineError, EngineUnreachable, Running
-from bai_spawner.engines.docker import DockerEngine as Engine
-from bai_spawner.engines.docker_container import container_name, with_device_requirements
-from bai_spawner.engines.seccomp import own_profile, security_options
+from bai_services.engines.base import EngineError, EngineUnreachable, Running
+from bai_services.engines.docker import DockerEngine as Engine
+from bai_services.engines.docker_container import container_name, with_device_requirements
+from bai_services.engines.seccomp import own_profile, security_options
 from bai_spawner.readiness import wait_until_ready
 from tests.spawner import standin
 from tests.spawner.plans import plan

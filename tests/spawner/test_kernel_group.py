@@ -19,13 +19,13 @@ from bai_services.core.sessions.kernel_group import (
     kernel_names,
 )
 from bai_services.core.sessions.launch_plan import LaunchPlan
+from bai_services.engines import processes
+from bai_services.engines.base import Engine, EngineError, Running
+from bai_services.engines.docker import DockerEngine as Docker
+from bai_services.engines.docker_container import container_name
+from bai_services.engines.process import ProcessEngine
 from bai_services.manager.sessions.kernel_group import SUB_COMMAND, new_cluster_key
 from bai_spawner import kernel_group
-from bai_spawner.engines import processes
-from bai_spawner.engines.base import Engine, EngineError, Running
-from bai_spawner.engines.docker import DockerEngine as Docker
-from bai_spawner.engines.docker_container import container_name
-from bai_spawner.engines.process import ProcessEngine
 from tests.spawner import standin
 from tests.spawner.plans import plan
 from tests.spawner.standin import ask

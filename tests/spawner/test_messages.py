@@ -9,11 +9,11 @@ import pytest
 
 from bai_services.core import errors
 from bai_services.core.sessions.launch_plan import LaunchPlan
+from bai_services.core.sessions.logs import truncated
+from bai_services.engines.base import EngineError, EngineUnreachable, Exit, Running, tail
 from bai_services.i18n.catalogue import LANGUAGES, translator
 from bai_spawner import refusals
-from bai_spawner.engines.base import EngineError, EngineUnreachable, Exit, Running, tail
 from bai_spawner.progress import progress_event
-from bai_spawner.sessions import truncated
 from tests.spawner.plans import plan
 
 ENGLISH = translator("en")

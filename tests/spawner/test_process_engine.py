@@ -18,9 +18,9 @@ from traitlets import TraitError
 
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.logs import is_timed, without_times
-from bai_spawner.engines import bubblewrap, processes
-from bai_spawner.engines.base import EngineError, Running
-from bai_spawner.engines.process import ProcessEngine
+from bai_services.engines import bubblewrap, processes
+from bai_services.engines.base import EngineError, Running
+from bai_services.engines.process import ProcessEngine
 from bai_spawner.readiness import wait_until_ready
 from tests.spawner import standin
 from tests.spawner.plans import plan
@@ -354,7 +354,7 @@ async def test_session_survives_the_hub_process(tmp_path: Path) -> None:
     given = plan()
     code = (
         "import asyncio, sys, json\n"
-        "from bai_spawner.engines.process import ProcessEngine\n"
+        "from bai_services.engines.process import ProcessEngine\n"
         "from tests.spawner.plans import plan\n"
         "async def main():\n"
         f"    engine = ProcessEngine(state_dir={str(tmp_path)!r}, isolation='bubblewrap')\n"

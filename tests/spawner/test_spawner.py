@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from bai_services.client import Client
-from bai_spawner.engines import processes
+from bai_services.engines import processes
 from tests.spawner.bare_hub import BareHub
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import MovableClock

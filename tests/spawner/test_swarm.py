@@ -18,9 +18,9 @@ from bai_services.agent.docker.networks import Networks
 from bai_services.agent.kernels import Cluster
 from bai_services.core.errors import Unavailable
 from bai_services.core.sessions.launch_plan import LaunchPlan
+from bai_services.engines.base import EngineError, Running
+from bai_services.engines.docker import DockerEngine as Docker
 from bai_spawner import kernel_group
-from bai_spawner.engines.base import EngineError, Running
-from bai_spawner.engines.docker import DockerEngine as Docker
 from tests.spawner.test_kernel_group import kernel_group_plan
 from tests.testbed import ComponentMissing, images, swarm
 from tests.testbed.docker_engine import DockerEngine

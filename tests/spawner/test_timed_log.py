@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bai_services.core.sessions.logs import is_timed, without_times
-from bai_spawner.engines import timed_log
-from bai_spawner.engines.timed_log import CHUNK_BYTES, TimedLog, timestamp
+from bai_services.engines import timed_log
+from bai_services.engines.timed_log import CHUNK_BYTES, TimedLog, timestamp
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from traitlets import HasTraits
 
-from bai_spawner.engines.docker import DockerEngine
-from bai_spawner.engines.process import ProcessEngine
+from bai_services.engines.docker import DockerEngine
+from bai_services.engines.process import ProcessEngine
 from bai_spawner.server import SessionServer
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "traits.md"

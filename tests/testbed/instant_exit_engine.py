@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bai_spawner.engines.base import Exit, Running
+from bai_services.engines.base import Exit, Running
 from benchmarks.noop_engine import NoopEngine
 
 

@@ -1,8 +1,8 @@
 """The folder of each kernel on this machine: its scratch home, log and exit code.
 
 ``$BAI_HOME/sessions/<session id>/`` (for the kernel sub1: ``<session id>.sub1``) contains
-``kernel.json`` and ``home/``. With devices it also contains ``devices.json``, and with Docker and
-devices ``resource.txt``. With the process engine the spawner writes ``session.log`` and
+``kernel.json``, ``launch.json`` and ``home/``. With devices it also contains ``devices.json``, and
+with Docker and devices ``resource.txt``. The process engine writes ``session.log`` and
 ``exit.json`` into it. All methods block.
 """
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bai_services.core.errors import BaiError, StorageFull
+from bai_services.core.sessions.agent_launch import Marker
 from bai_services.core.sessions.kernel_group import MAIN_HOST, folder_name
 from bai_services.system.descent import remove_tree
 from bai_services.system.procfs import mounts
@@ -27,6 +28,8 @@ from .bind_mounts import BindMounts
 
 LOG_LIMIT_BYTES = 256 * 1024
 KERNEL_FILE = "kernel.json"
+LAUNCH_FILE = "launch.json"
+EXIT_FILE = "exit.json"
 # Files that remain in the folder of a kernel whose session will run again.
 KEPT_ENTRIES = frozenset({"home", "session.log"})
 
@@ -126,6 +129,39 @@ class Folders:
                 continue
         return folders
 
+    def marker(self, name: str) -> Marker | None:
+        """Return the marker of the current start attempt of a kernel; None if there is none."""
+        try:
+            return Marker.from_json(json.loads((self.path(name) / LAUNCH_FILE).read_text()))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def begin_attempt(self, name: str, attempt: int) -> None:
+        """Store the marker of a prepared attempt, and delete the exit status of an earlier one.
+
+        Raises
+        ------
+        BaiError
+            See ``set_marker``.
+        """
+        (self.path(name) / EXIT_FILE).unlink(missing_ok=True)
+        self.set_marker(name, Marker(attempt))
+
+    def set_marker(self, name: str, marker: Marker) -> None:
+        """Store the marker of a start attempt, so that it survives a crash of the machine.
+
+        Raises
+        ------
+        StorageFull
+            If the disk is full.
+        BaiError
+            If the marker cannot be stored for another reason.
+        """
+        try:
+            write_durably(self.path(name) / LAUNCH_FILE, json.dumps(marker.to_json()))
+        except OSError as error:
+            raise folder_error(error) from error
+
     def exit_code(self, name: str) -> int | None:
         """Return the exit code that the spawner's process engine has stored; None if there is
         none.
@@ -133,7 +169,7 @@ class Folders:
         code = None
         decoder, position = json.JSONDecoder(), 0
         try:
-            text = (self.path(name) / "exit.json").read_text(errors="replace")
+            text = (self.path(name) / EXIT_FILE).read_text(errors="replace")
         except OSError:
             return None
         # The file is a sequence of JSON objects: bubblewrap first writes the pid of its child, and
@@ -210,6 +246,16 @@ def write_atomically(path: Path, text: str) -> None:
     """Replace the content of a file in one step, so that no reader sees partial content."""
     temporary = path.with_name(f".{path.name}")
     temporary.write_text(text)
+    temporary.replace(path)
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Like ``write_atomically``, but return only when the content is on the disk."""
+    temporary = path.with_name(f".{path.name}")
+    with open(temporary, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(path)
 
 

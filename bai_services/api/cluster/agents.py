@@ -15,6 +15,7 @@ from bai_services.core.cluster.model import EngineName, check_device
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.user_input import read_decimal, shown
 from bai_services.manager.cluster.agents import AgentHeartbeat, NewDevice
 
@@ -168,9 +169,28 @@ class HeartbeatResponse(ResponseModel):
     is_new: bool
 
 
+class KernelEnd(_AgentBody):
+    """How a kernel without a Hub server has ended."""
+
+    exit_code: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None
+    reason_code: EndReason
+    reason: str = ""
+
+
 class WorkReport(_AgentBody):
     work_id: ShortText = ""
-    kind: Literal["prepare", "resize", "remove", "stop", "logs", "pull", "check"]
+    kind: Literal[
+        "prepare",
+        "launch",
+        "terminate",
+        "exit",
+        "resize",
+        "remove",
+        "stop",
+        "logs",
+        "pull",
+        "check",
+    ]
     session_id: NameText = ""
     kernel_id: NameText = ""
     state: Literal["progress", "done", "failed"]
@@ -183,6 +203,18 @@ class WorkReport(_AgentBody):
     # Result of a pull.
     image: dict[str, Any] | None = None
     devices: list[dict[str, Any]] | None = None
+    # Result of a preparation: whether the agent can start the session without a Hub server.
+    can_launch: bool = False
+    # The attempt to start the session that a launch, terminate or exit report belongs to.
+    attempt: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    container_id: ShortText = ""
+    end: KernelEnd | None = None
+
+
+class WorkReported(ResponseModel):
+    """``is_removable``: the session has ended, and the agent may remove its kernel."""
+
+    is_removable: bool
 
 
 class WorkList(ResponseModel):
@@ -269,10 +301,11 @@ class ReportsHandler(APIHandler):
         "Report progress or result of work",
         tag=_TAG,
         body=WorkReport,
-        status=HTTPStatus.NO_CONTENT,
+        returns=WorkReported,
     )
-    async def post(self, key: str, body: WorkReport) -> None:
-        await self.manager.cluster.agents.report(self.caller, key, body.model_dump())
+    async def post(self, key: str, body: WorkReport) -> dict[str, bool]:
+        is_removable = await self.manager.cluster.agents.report(self.caller, key, body.model_dump())
+        return {"is_removable": is_removable}
 
 
 def _wait_seconds(text: str) -> float:

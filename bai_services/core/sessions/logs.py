@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
+import json
 import re
 from dataclasses import dataclass
 
+# The API limits a request body to 1 MiB; 4 KiB are reserved for the other fields of a report.
+MAX_LOG_BYTES = 2**20 - 4096
 # Docker's timestamp before a line: UTC, with nanoseconds.
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
 # Docker splits a line that is longer than this into chunks, each with a timestamp.
@@ -99,3 +103,18 @@ def appended_since(before: str, after: str) -> tuple[str, bool]:
     if at < 0:
         return after, True
     return after[at + len(tail) :], False
+
+
+def truncated(log: str, max_bytes: int = MAX_LOG_BYTES) -> str:
+    """Return the end of ``log`` that fits in ``max_bytes`` of JSON.
+
+    The result consists of whole lines, unless the last line alone does not fit.
+    """
+
+    def is_too_long(cut: int) -> bool:
+        return len(json.dumps(log[cut:], ensure_ascii=False).encode(errors="replace")) > max_bytes
+
+    if not is_too_long(0):
+        return log
+    first = bisect.bisect_left(range(len(log)), True, key=lambda cut: not is_too_long(cut))
+    return log[first:].partition("\n")[2] or log[first:]

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from bai_services.core.cluster.model import AgentStatus
+from bai_services.core.sessions.agent_launch import BY_AGENT, BY_MANAGER
 from bai_services.core.sessions.kernel_group import MAIN, MAIN_HOST
 from bai_services.core.sessions.lifecycle import ENDED, OCCUPYING, SessionType, Status
 from bai_services.core.sessions.suspensions import Phase
@@ -39,6 +40,7 @@ class KernelState:
     cluster_size: int = 1
     # The agent with the home of a stopped session that will run again.
     home_agent_id: str | None = None
+    started_by: str = BY_MANAGER
     # Whether the session is being suspended or preempted, so that its home must be kept after the
     # stop.
     is_suspending: bool = False
@@ -50,6 +52,21 @@ class KernelState:
         return self.is_suspending or (
             self.home_agent_id == agent_id and self.status not in OCCUPYING
         )
+
+
+@dataclass(frozen=True, slots=True)
+class KernelWork:
+    """A kernel that its agent must prepare, or, in a session without a Hub server, start or stop.
+
+    ``is_prepared``: its agent has prepared it, but perhaps not yet the other kernels.
+    """
+
+    kernel_id: str
+    hostname: str
+    session_id: str
+    status: Status
+    restart_count: int
+    is_prepared: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +101,29 @@ _LAUNCHED = (Status.PREPARED, Status.RUNNING)
 
 # Built once, at import, because these queries run at every start of a session.
 _OF_SESSION: sa.BindParameter[str] = sa.bindparam("of_session")
-_ON_AGENT = SELECT.where(
-    sessions.c.status.in_(sa.bindparam("statuses", expanding=True)),
-    sessions.c.id.in_(
-        sa.select(kernels.c.session_id).where(kernels.c.agent_id == sa.bindparam("of_agent"))
-    ),
-).order_by(sessions.c.sequence)
+_BY_IDS = SELECT.where(sessions.c.id.in_(sa.bindparam("ids", expanding=True))).order_by(
+    sessions.c.sequence
+)
+_WORK = (
+    sa.select(
+        kernels.c.id.label("kernel_id"),
+        kernels.c.hostname,
+        kernels.c.session_id,
+        sessions.c.status,
+        sessions.c.restart_count,
+        kernels.c.injection.is_not(None).label("is_prepared"),
+    )
+    .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+    .where(
+        kernels.c.agent_id == sa.bindparam("of_agent"),
+        sessions.c.status.in_((Status.SCHEDULED, Status.PREPARING))
+        | (
+            sessions.c.status.in_((Status.PREPARED, Status.TERMINATING))
+            & (sessions.c.started_by == BY_AGENT)
+        ),
+    )
+    .order_by(sessions.c.sequence, kernels.c.id)
+)
 _LAUNCH_FACTS = (
     sa.select(
         agents.c.id.label("agent_id"),
@@ -154,17 +188,35 @@ _SET_CONTAINER = sa.update(kernels).where(
 )
 
 
+def _at(at: datetime) -> sa.BindParameter[datetime]:
+    return sa.bindparam("at", at, type_=kernels.c.launched_at.type)
+
+
 class KernelStore:
     """Reads and writes kernels. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def on_agent(self, agent_id: str, *statuses: Status) -> list[SessionView]:
-        """Return the sessions in ``statuses`` on an agent, oldest first."""
+    async def work_of(self, agent_id: str) -> list[KernelWork]:
+        """Return the kernels for which an agent may have work, those of older sessions first."""
         async with self._db.read() as tx:
-            found = await tx.execute(_ON_AGENT, {"of_agent": agent_id, "statuses": statuses})
-            return await read_views(tx, [row_of(row) for row in found])
+            found = await tx.execute(_WORK, {"of_agent": agent_id})
+            return [
+                KernelWork(**{**row, "status": Status(row["status"])}) for row in found.mappings()
+            ]
+
+    async def views(self, session_ids: Sequence[str]) -> list[SessionView]:
+        """Return sessions, oldest first."""
+        if not session_ids:
+            return []
+        views: list[SessionView] = []
+        async with self._db.read() as tx:
+            for start in range(0, len(session_ids), CHUNK):
+                ids = session_ids[start : start + CHUNK]
+                found = await tx.execute(_BY_IDS, {"ids": ids})
+                views += await read_views(tx, [row_of(row) for row in found])
+        return views
 
     async def observe(
         self, agent_id: str, usage: Mapping[str, Mapping[str, Any] | None], at: datetime
@@ -192,6 +244,7 @@ class KernelStore:
                 kernels.c.hostname,
                 sessions.c.cluster_size,
                 sessions.c.home_agent_id,
+                sessions.c.started_by,
                 _IS_SUSPENDING,
             ).join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
             expected = (kernels.c.agent_id == agent_id) & sessions.c.status.in_(OCCUPYING)
@@ -311,6 +364,30 @@ class KernelStore:
         async with self._db.write() as tx:
             marked = await tx.execute(_MARK_LAUNCHED, {"of_session": session_id, "at": at})
             return marked.rowcount > 0
+
+    async def mark_all_launched(self, session_ids: Sequence[str], at: datetime) -> set[str]:
+        """Record that the launch plans of sessions were issued; return those that are PREPARED."""
+        marked: set[str] = set()
+        async with self._db.write() as tx:
+            for start in range(0, len(session_ids), CHUNK):
+                # Lock the rows, to serialize this update with a concurrent stop.
+                found = await tx.execute(
+                    sa.select(sessions.c.id)
+                    .where(
+                        sessions.c.id.in_(session_ids[start : start + CHUNK]),
+                        sessions.c.status == Status.PREPARED,
+                    )
+                    .order_by(sessions.c.id)
+                    .with_for_update()
+                )
+                ids = list(found.scalars())
+                await tx.execute(
+                    sa.update(kernels)
+                    .where(kernels.c.session_id.in_(ids))
+                    .values(launched_at=sa.func.coalesce(kernels.c.launched_at, _at(at)))
+                )
+                marked |= set(ids)
+        return marked
 
     async def set_containers(
         self, session_id: str, containers: Mapping[str, str]

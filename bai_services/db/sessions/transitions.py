@@ -54,6 +54,7 @@ class TransitionValues:
     injection: Mapping[str, Any] | None = None
     notices: Sequence[str] = field(default_factory=tuple)
     is_requeued_at_end: bool | None = None
+    started_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,8 @@ def _values(
         values["is_requeued_at_end"] = facts.is_requeued_at_end
     if row.status in (Status.TERMINATING, Status.SUSPENDED) and after is Status.PENDING:
         values |= _requeued(row, at)
+    if facts.started_by is not None:
+        values["started_by"] = facts.started_by
     if after is Status.SUSPENDED:
         values["is_requeued_at_end"] = False
     if after in ENDED:

@@ -53,7 +53,7 @@ class AgentWork(Protocol):
 
     async def work(self, agent_id: str, wait_seconds: float) -> Sequence[Mapping[str, Any]]: ...
 
-    async def report(self, agent_id: str, report: Mapping[str, Any]) -> object: ...
+    async def report(self, agent_id: str, report: Mapping[str, Any]) -> bool: ...
 
 
 class WorkReports(Protocol):
@@ -160,8 +160,11 @@ class Agents:
         await self._require_known(agent_id)
         return await self._kernels.work(agent_id, wait_seconds)
 
-    async def report(self, caller: Caller, agent_id: str, report: Mapping[str, Any]) -> None:
-        """Process a report on a work item; outdated reports are ignored."""
+    async def report(self, caller: Caller, agent_id: str, report: Mapping[str, Any]) -> bool:
+        """Process a report on a work item; outdated reports are ignored.
+
+        Return whether the agent may remove the kernel, because its session has ended.
+        """
         require_own(caller, agent_id)
         await self._require_known(agent_id)
         if report.get("kind") == PULL:
@@ -169,7 +172,8 @@ class Agents:
         elif report.get("kind") == CHECK:
             await self._doctor.report(agent_id, report)
         else:
-            await self._kernels.report(agent_id, report)
+            return await self._kernels.report(agent_id, report)
+        return False
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Agent]:
         authorizer.require(caller, "agent.read")

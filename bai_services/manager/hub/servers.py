@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from bai_services.core.errors import BaiError, NotFound, Unavailable
-from bai_services.core.sessions.lifecycle import ENDED, LIVE, SESSION_ID_OPTION, Status
+from bai_services.core.sessions.agent_launch import BY_AGENT, BY_MANAGER
+from bai_services.core.sessions.lifecycle import ENDED, LIVE, SESSION_ID_OPTION, SessionType, Status
 from bai_services.db.sessions.rows import SessionRow
 from bai_services.db.sessions.store import SessionStore
 
@@ -64,6 +65,8 @@ class HubServers:
 
     def remove(self, row: SessionRow) -> None:
         """Stop and remove the Hub's server of a session that is ending or has ended."""
+        if row.started_by == BY_AGENT:
+            return
         self._begin(f"remove-{row.id}", self._remove(row))
 
     async def create(self, row: SessionRow) -> None:
@@ -103,7 +106,9 @@ class HubServers:
         return await self.hub.server_model(row.hub_user, row.hub_server)
 
     def _on_change(self, row: SessionRow) -> None:
-        if row.status is Status.PENDING and row.started_by == "manager":
+        # A batch session has no pages, and its agent may start it without a server.
+        has_pages = row.type != SessionType.BATCH
+        if row.status is Status.PENDING and row.started_by == BY_MANAGER and has_pages:
             self._begin(f"create-{row.id}", self._create_if_not_started(row))
         elif row.status is Status.TERMINATING or row.status in ENDED:
             self.remove(row)

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import BaiError, Conflict, Unavailable
+from bai_services.core.sessions.agent_launch import BY_AGENT, BY_MANAGER
 from bai_services.core.sessions.lifecycle import Event, Result, Status
 from bai_services.db.sessions.kernels import KernelStore
 from bai_services.db.sessions.rows import SessionKernels, SessionRow
@@ -39,7 +40,10 @@ _STARTABLE = (Status.PREPARED, Status.RUNNING)
 
 
 class Starter:
-    """Runs one start task per PREPARED session; a restarted manager restarts the tasks.
+    """Runs one start task per PREPARED session that is a Hub server.
+
+    A restarted manager restarts the tasks.
+
 
     The reconciler also begins a start task for a RUNNING session whose server the Hub has lost.
     Only the manager that holds the lease starts servers, so that no server is started twice.
@@ -89,7 +93,7 @@ class Starter:
         if self._is_drained or await self._lease.hold() is None:
             return
         for row in await self._sessions.in_status(Status.PREPARED):
-            if row.id in self._tasks:
+            if row.id in self._tasks or row.started_by == BY_AGENT:
                 continue
             view = await self._sessions.with_kernels(row.id)
             if await self._is_due(view):
@@ -106,7 +110,7 @@ class Starter:
     async def _is_due(self, view: SessionKernels) -> bool:
         """Return whether the manager must start the server; take over an overdue start."""
         kernel, row = view.kernels[0], view.row
-        if kernel.container_id is not None or row.started_by == "manager":
+        if kernel.container_id is not None or row.started_by == BY_MANAGER:
             return True
         is_late = self._clock() - row.status_changed_at > TAKE_OVER_AFTER
         if kernel.launched_at is None and is_late:
@@ -121,8 +125,8 @@ class Starter:
             log.error("the start of session %s failed", session_id, exc_info=error)
 
     def _on_change(self, row: SessionRow) -> None:
-        if row.status is Status.PREPARED:
-            if row.started_by == "manager":
+        if row.status is Status.PREPARED and row.started_by != BY_AGENT:
+            if row.started_by == BY_MANAGER:
                 self.begin(row)
             else:
                 self.wake()

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from bai_services.core.cluster.devices import is_device_slot, thousandths
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
+from bai_services.core.sessions.agent_launch import BY_AGENT, runs_on_agent
 from bai_services.core.sessions.kernel_group import MAIN
 from bai_services.core.sessions.lifecycle import (
     ENDED,
@@ -22,12 +23,13 @@ from bai_services.core.sessions.lifecycle import (
     command_end,
     result_of,
 )
-from bai_services.db.sessions.kernels import KernelState, KernelStore
+from bai_services.db.sessions.kernels import KernelState, KernelStore, KernelWork
 from bai_services.db.sessions.rows import KernelRow, SessionRow, SessionView
 from bai_services.db.sessions.store import SessionStore
 
 from ..clock import Clock
 from ..cluster.pull_secrets import PullSecrets
+from .agent_launches import KINDS, AgentLaunches
 from .batch import command_exit
 from .kernel_group import cluster_of
 from .kernel_resizes import KernelResizes
@@ -84,7 +86,9 @@ class Kernels:
         *,
         setups: SessionSetups,
         pull_secrets: PullSecrets,
+        launches: AgentLaunches,
     ) -> None:
+        self._launches = launches
         self._pull_secrets = pull_secrets
         self._setups = setups
         self._store = store
@@ -129,8 +133,10 @@ class Kernels:
         for agent_id in agent_ids:
             self._agents[agent_id].work_available.set()
 
-    async def report(self, agent_id: str, report: Mapping[str, Any]) -> None:
+    async def report(self, agent_id: str, report: Mapping[str, Any]) -> bool:
         """Process the report on a work item; outdated reports are ignored.
+
+        Return whether the agent may remove the kernel, because its session has ended.
 
         Raises
         ------
@@ -148,6 +154,8 @@ class Kernels:
             self._receive_log(agent_id, report)
         elif kind == "resize":
             await self._resizes.receive(agent_id, report, str(state))
+        elif kind in KINDS:
+            return await self._launches.report(agent_id, report)
         elif kind in ("remove", "stop"):
             # The session can be prepared again, so send a later item with the same id at once.
             # This does not apply to reports of preparations: a poll that read the database earlier
@@ -157,6 +165,7 @@ class Kernels:
             sent_at.pop(f"prepare-{report.get('kernel_id')}", None)
         else:
             raise InvalidRequest(f"{kind!r} is not a kind of work")
+        return False
 
     async def observe(self, agent_id: str, reported: Sequence[Mapping[str, Any]] | None) -> None:
         """Compare the kernels in a heartbeat with the expected ones, and correct differences.
@@ -223,7 +232,21 @@ class Kernels:
     async def _work_items(self, agent_id: str, agent: _AgentWork) -> list[dict[str, Any]]:
         now = self._clock()
         items: list[dict[str, Any]] = []
-        views = await self._dispatch_sessions(agent_id)
+        work = await self._store.work_of(agent_id)
+        items += await self._launches.orders(
+            [one for one in work if one.status in (Status.PREPARED, Status.TERMINATING)],
+            lambda work_id: _is_due(agent, work_id, now),
+        )
+        unprepared = {
+            _prepare_id(one.kernel_id, one.restart_count): one
+            for one in work
+            if one.status in (Status.SCHEDULED, Status.PREPARING) and not one.is_prepared
+        }
+        # Items that are not due are only listed, so that the time of their sending is kept.
+        items += [{"id": work_id} for work_id in unprepared]
+        views = await self._dispatch_sessions(
+            [one for work_id, one in unprepared.items() if _is_due(agent, work_id, now)]
+        )
         user_ids = await self._plans.user_ids([view.row.id for view in views])
         setups = await self._setups.read([view.row for view in views])
         for view in views:
@@ -233,14 +256,14 @@ class Kernels:
                     # For a resumed session, the preparation removes the remains of its last run.
                     agent.removals.pop(kernel.id, None)
                     if kernel.agent_id == agent_id and kernel.injection is None:
-                        # Each run of a session has its own item, so that it is sent at once.
-                        run = f"-{view.row.restart_count}" if view.row.restart_count else ""
-                        item = {"id": f"prepare-{kernel.id}{run}", "kind": "prepare"}
+                        work_id = _prepare_id(kernel.id, view.row.restart_count)
+                        item = {"id": work_id, "kind": "prepare"}
                         preparation = await self._preparation(view, kernel, user_ids[view.row.id])
                         preparation |= await self._pull_secrets.of_image(view.row.image)
                         if setup:
                             preparation["setup"] = setup.to_json()
-                        items.append({**item, **_ids(kernel), **preparation})
+                        attempt = {"attempt": view.row.restart_count}
+                        items.append({**item, **_ids(kernel), **attempt, **preparation})
             except (Forbidden, Conflict, NotFound, Unavailable) as error:
                 # For example, a folder is no longer shared or a storage host is not responding. End
                 # only this session.
@@ -256,17 +279,16 @@ class Kernels:
             items.append({"id": work_id, "kind": "logs", **_ids(kernel)})
         for source in self._sources:
             items += await source.work_items(agent_id)
-        due = [
-            i for i in items if now - agent.sent_at.get(i["id"], now - RESEND_AFTER) >= RESEND_AFTER
-        ]
+        due = [item for item in items if "kind" in item and _is_due(agent, item["id"], now)]
         current = {item["id"] for item in items}
         agent.sent_at = {key: at for key, at in agent.sent_at.items() if key in current}
         agent.sent_at.update({item["id"]: now for item in due})
         return due
 
-    async def _dispatch_sessions(self, agent_id: str) -> list[SessionView]:
-        """Return the sessions to prepare on an agent, and set SCHEDULED ones to PREPARING."""
-        views = await self._store.on_agent(agent_id, Status.SCHEDULED, Status.PREPARING)
+    async def _dispatch_sessions(self, work: Sequence[KernelWork]) -> list[SessionView]:
+        """Return the sessions of kernels to prepare, and set SCHEDULED ones to PREPARING."""
+        views = await self._store.views(sorted({one.session_id for one in work}))
+        views = [v for v in views if v.row.status in (Status.SCHEDULED, Status.PREPARING)]
         new = [view.row.id for view in views if view.row.status is Status.SCHEDULED]
         if not new:
             return views
@@ -315,7 +337,11 @@ class Kernels:
                 facts = {"injection": injection}
             elif not await self._store.set_injection(session_id, kernel.id, injection):
                 return  # the other kernels are not ready yet
+            row, can_launch = view.row, bool(report.get("can_launch"))
+            if runs_on_agent(row.type, row.cluster_size, row.started_by, can_launch=can_launch):
+                facts["started_by"] = BY_AGENT
             await self._lifecycle.try_apply(session_id, Event.PREPARED, notices=notices, **facts)
+            self._agents[agent_id].work_available.set()
         else:
             error = report.get("error") or {}
             message = error.get("message")
@@ -356,6 +382,11 @@ class Kernels:
                 )
             return
         if state.status not in (Status.RUNNING, Status.TERMINATING):
+            return
+        is_by_agent = state.started_by == BY_AGENT
+        if is_by_agent and state.status is Status.TERMINATING and kernel is not None:
+            # The agent reports the end of its stop. Before that, it may still execute the order to
+            # start the kernel.
             return
         if (code := command_exit(state, kernel)) is not None:
             # The event also makes the Hub stop the session's server; the spawner then sends the
@@ -451,6 +482,14 @@ class Kernels:
         for kernel_id, kernel in reported.items():
             state = known.get(kernel_id)
             is_leftover = state is None or state.status in ENDED or state.agent_id != agent_id
+            is_order = (
+                state is not None
+                and state.started_by == BY_AGENT
+                and state.status is Status.TERMINATING
+                and state.agent_id == agent_id
+            )
+            if is_order:
+                continue
             if not is_leftover and state is not None and state.status is not Status.TERMINATING:
                 agent.removals.pop(kernel_id, None)
                 continue
@@ -459,6 +498,9 @@ class Kernels:
                 agent.removals.pop(kernel_id, None)
                 continue
             seen[kernel_id] = agent.unexpected_since.get(kernel_id, now)
+            if is_leftover and state is not None and state.started_by == BY_AGENT:
+                # Only the Hub needs time to read the log and the exit code.
+                seen[kernel_id] = min(seen[kernel_id], now - REMOVAL_GRACE)
             if now - seen[kernel_id] >= REMOVAL_GRACE:
                 agent.removals.setdefault(kernel_id, str(kernel.get("session_id")))
                 if keeps_home:
@@ -476,11 +518,24 @@ class Kernels:
             # The kernels will start again with the same ids, possibly on the same agents.
             for agent in self._agents.values():
                 agent.removals = {k: s for k, s in agent.removals.items() if s != row.id}
-        if row.status is Status.SCHEDULED:
+        is_order = row.started_by == BY_AGENT and row.status is Status.TERMINATING
+        if row.status is Status.SCHEDULED or is_order:
             # The row does not contain the agents of the session, so wake all agents. This costs one
             # query per agent.
             for agent in self._agents.values():
                 agent.work_available.set()
+
+
+def _prepare_id(kernel_id: str, restart_count: int) -> str:
+    """Return the id of a work item; each run of a session has its own, so that it is sent at
+    once.
+    """
+    return f"prepare-{kernel_id}-{restart_count}" if restart_count else f"prepare-{kernel_id}"
+
+
+def _is_due(agent: _AgentWork, work_id: str, now: datetime) -> bool:
+    """Return whether a work item was not sent, or so long ago that it is sent again."""
+    return now - agent.sent_at.get(work_id, now - RESEND_AFTER) >= RESEND_AFTER
 
 
 def stop_reason(state: KernelState, kernel: Mapping[str, Any]) -> str:

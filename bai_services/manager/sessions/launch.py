@@ -10,21 +10,16 @@ from dataclasses import replace
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.cluster.image_labels import ON_PREEMPT, PREFIX, parse_labels
 from bai_services.core.cluster.model import AgentStatus
-from bai_services.core.coded_text import REPORTED_ENDS, CodedText, TextTemplate
 from bai_services.core.errors import Conflict, NotFound, Unavailable
 from bai_services.core.folders.vfolders import Permission
 from bai_services.core.resources import CPU
-from bai_services.core.sessions.end_reason import EndReason, SessionEnd
-from bai_services.core.sessions.kernel_group import MAIN_HOST, kernel_end_text
+from bai_services.core.sessions.agent_launch import BY_AGENT
+from bai_services.core.sessions.end_reason import SessionEnd
 from bai_services.core.sessions.launch_plan import Injection, LaunchPlan, Mount
 from bai_services.core.sessions.lifecycle import (
     ENDED,
-    Event,
-    Result,
     SessionType,
     Status,
-    command_end,
-    result_of,
 )
 from bai_services.core.sessions.setup import SETUP_FILE_VARIABLE
 from bai_services.core.sessions.spec import STORED_OPTIONS, VARIABLES
@@ -35,12 +30,12 @@ from bai_services.db.sessions.store import SessionStore
 from ..accounts import authorizer
 from ..clock import Clock
 from .batch import check_first_launch, command_of
+from .ends import SessionEnds
 from .kernel_group import environ_of, new_cluster_key, sub_plans
 from .lifecycle import Lifecycle
 from .replica_launch import ReplicaLaunch
 from .requests.requests import Folders
 from .requests.secret_environ import SecretEnviron, secret_names
-from .setups import SECRETS_KEPT, SessionSetups
 
 # Variables that set the number of threads of numerical libraries. Without them, the libraries use
 # all cores of the machine.
@@ -182,11 +177,11 @@ class Launch:
         lifecycle: Lifecycle,
         clock: Clock,
         *,
-        setups: SessionSetups,
+        ends: SessionEnds,
         replicas: ReplicaLaunch,
     ) -> None:
         self._replicas = replicas
-        self._setups = setups
+        self._ends = ends
         self._sessions = sessions
         self._kernels = kernels
         self._plans = plans
@@ -202,7 +197,8 @@ class Launch:
         NotFound
             If the session does not exist or belongs to another user or server.
         Conflict
-            If the session has another status, or is a batch session that is already running.
+            If the session has another status, is a batch session that is already running, or is
+            started by its agent.
         Unavailable
             If the agent of a kernel is not alive.
         """
@@ -215,6 +211,11 @@ class Launch:
         if not is_match:
             # Same message as for a missing session, so that guessing ids reveals nothing.
             raise NotFound(f"there is no session {session_id}", session=session_id)
+        if row.started_by == BY_AGENT:
+            raise Conflict(
+                f"session {row.name} is started by its agent and has no Hub server",
+                session_id=session_id,
+            )
         check_first_launch(view)
         plan = await self._plans.plan(view) if row.status not in ENDED else None
         if plan is None or not await self._kernels.mark_launched(session_id, self._clock()):
@@ -259,48 +260,7 @@ class Launch:
     async def exited(self, caller: Caller, session_id: str, end: SessionEnd) -> SessionRow:
         """Record that all containers of the session have ended; idempotent."""
         authorizer.require(caller, "session.launch")
-        row = await self._sessions.find(session_id)
-        text, log, *sub_logs = await self._setups.mask(
-            session_id, end.text, end.log, *end.sub_logs.values()
-        )
-        end = replace(
-            end,
-            text=text[:MAX_REASON_CHARACTERS],
-            log=log,
-            sub_logs=dict(zip(end.sub_logs, sub_logs, strict=True)),
-        )
-        if row.terminated_at is not None and self._clock() - row.terminated_at >= SECRETS_KEPT:
-            # The Hub was unavailable for a long time; the secrets are removed, so the output cannot
-            # be masked.
-            end = replace(end, text="", log="", sub_logs={})
-        for hostname, text in sorted(end.sub_logs.items()):
-            await self._kernels.store_log(session_id, text, hostname)
-        if await self._is_of_earlier_run(row):
-            await self._kernels.store_log(session_id, end.log or "")
-            return row
-        if row.status not in ENDED:
-            event, reason, result = _map_end(row, end)
-            moved = await self._lifecycle.try_apply(
-                session_id, event, reason, exit_code=end.exit_code, result=result, log=end.log
-            )
-            if moved is not None:
-                return moved
-        if end.log:
-            await self._kernels.store_log(session_id, end.log)
-        return await self._sessions.find(session_id)
-
-    async def _is_of_earlier_run(self, row: SessionRow) -> bool:
-        """Return whether a reported end can only belong to the run before a suspension or a
-        preemption.
-
-        The Hub may report this end after the agent did, when the session is pending again.
-        """
-        if row.status is Status.SUSPENDED:
-            return True
-        if row.status in ENDED or row.restart_count == 0 or row.status in _LAUNCHED_ONCE:
-            return False
-        view = await self._sessions.with_kernels(row.id)
-        return all(kernel.launched_at is None for kernel in view.kernels)
+        return await self._ends.record(session_id, end)
 
     async def leave_start_to_manager(self, caller: Caller, session_id: str) -> SessionRow:
         """Hand the start of a session that was created through the Hub over to the manager."""
@@ -308,66 +268,6 @@ class Launch:
         row = await self._sessions.leave_start_to_manager(session_id)
         self._lifecycle.notify(row)
         return row
-
-
-_LAUNCHED_ONCE = (Status.RUNNING, Status.TERMINATING)
-_BEFORE_PREPARED = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
-
-
-def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str | CodedText, Result | None]:
-    """Map the reported end of a session to a lifecycle event, a reason and a result."""
-    if row.status is Status.RUNNING and end.reason is EndReason.KERNEL_ENDED:
-        return Event.EXITED, _text_of(end), Result.FAILURE
-    if end.reason is EndReason.STOPPED and row.status in _BEFORE_PREPARED:
-        return Event.STOP_REQUESTED, _text_of(end), None
-    if end.reason is EndReason.STOPPED and row.status is Status.PREPARED:
-        # The user cancelled the start in the Hub.
-        return Event.ABORTED, _text_of(end), None
-    if row.type == SessionType.BATCH:
-        return _map_batch_end(row, end)
-    if row.status is Status.TERMINATING:
-        # Keep the result that the stop request stored; a stop by a user stores none.
-        return Event.EXITED, _text_of(end), None
-    if row.status is not Status.RUNNING:
-        return Event.FAILED, _text_of(end), Result.FAILURE
-    if end.reason is EndReason.STOPPED:
-        return Event.EXITED, _text_of(end), Result.UNDEFINED
-    if end.exit_code == 0:
-        return Event.EXITED, _text_of(end), Result.SUCCESS
-    if row.cluster_size > 1:
-        # EXITED instead of FAILED: the status and reason must be the same as if the agent reports
-        # this end first (``Kernels._end_kernel_group``).
-        return Event.EXITED, kernel_end_text(MAIN_HOST, end.text, end.exit_code), Result.FAILURE
-    return Event.FAILED, _text_of(end), Result.FAILURE
-
-
-def _map_batch_end(
-    row: SessionRow, end: SessionEnd
-) -> tuple[Event, str | CodedText, Result | None]:
-    """Map the end of a batch session; only the exit of its command can be a success."""
-    if row.status is Status.TERMINATING:
-        # Keep the result that the stop request stored; a stop by a user stores none.
-        return Event.EXITED, _text_of(end), None
-    if end.reason is EndReason.STOPPED:
-        return Event.EXITED, _text_of(end), Result.UNDEFINED
-    # The runner starts the command only after the Hub has registered the server. An exit that was
-    # not requested is therefore the exit of the command, even if the session is not RUNNING yet.
-    code = end.exit_code
-    if code is None or (row.status is not Status.RUNNING and end.reason is not EndReason.EXITED):
-        return Event.FAILED, _text_of(end), Result.FAILURE
-    is_plain = end.reason is EndReason.EXITED
-    reason = command_end(code) if is_plain else f"{end.text}; {command_end(code)}"
-    return Event.EXITED, reason, result_of(code)
-
-
-_REPORTED = {template.value: template.text() for template in REPORTED_ENDS}
-
-
-def _text_of(end: SessionEnd) -> str | CodedText:
-    """Return the reason of a reported end: a coded text if the text is one of ``REPORTED_ENDS``."""
-    if end.reason is EndReason.BOOTSTRAP_FAILED:
-        return TextTemplate.BOOTSTRAP_FAILED.text(message=end.text)
-    return _REPORTED.get(end.text, end.text)
 
 
 def _run_as(uid: int | None, gid: int | None) -> tuple[int, int]:

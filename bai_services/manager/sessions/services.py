@@ -39,9 +39,11 @@ from ..scheduling.admission_checks import FittingAgents
 from ..scheduling.services import SchedulingServices
 from ..scheduling.start_explanations import StartExplanations
 from ..settings import Settings
+from .agent_launches import AgentLaunches
 from .callback_calls import CallbackCalls
 from .callbacks import Callbacks
 from .elastic import Elastic
+from .ends import SessionEnds
 from .idle_checks.checkers import IdleCheckers
 from .idle_checks.judging import IdleJudging
 from .idle_checks.replays import IdleReplays
@@ -133,6 +135,7 @@ def session_services(
     secret_environ = SecretEnviron(settings.key)
     setups = SessionSetups(SetupStore(database), settings.key)
     plans = LaunchPlans(kernel_store, folders, secret_environ, replicas)
+    ends = SessionEnds(store, kernel_store, lifecycle, clock, setups)
     resize_store = ResizeStore(database)
     kernel_resizes = KernelResizes(resize_store, store, lifecycle, scheduling.scheduler.wake, clock)
     pull_secrets = PullSecrets(database, KeypairSecrets(settings.key))
@@ -146,6 +149,7 @@ def session_services(
         clock,
         setups=setups,
         pull_secrets=pull_secrets,
+        launches=AgentLaunches(kernel_store, store, plans, lifecycle, ends, clock),
     )
     requests = Requests(
         request_store,
@@ -194,9 +198,7 @@ def session_services(
         ),
         templates=templates,
         setups=Setups(context, projects, settings.key),
-        launch=Launch(
-            store, kernel_store, plans, lifecycle, clock, setups=setups, replicas=replicas
-        ),
+        launch=Launch(store, kernel_store, plans, lifecycle, clock, ends=ends, replicas=replicas),
         kernels=kernels,
         pull_secrets=pull_secrets,
         logs=Logs(sessions),

@@ -1,4 +1,4 @@
-"""Interface between the spawner and its engines."""
+"""Interface of the engines to the spawner and the agent."""
 
 from __future__ import annotations
 
@@ -60,6 +60,19 @@ class Running:
     """Process engine: the process that writes the log; it exits when its input pipe is closed."""
     log_started: str = ""
     """When ``log_pid`` started."""
+
+    @classmethod
+    def named(cls, plan: LaunchPlan) -> Running:
+        """Return a handle that only names the kernel of a plan, for ``Engine.find``."""
+        return cls(
+            engine=plan.engine,
+            session_id=plan.session_id,
+            url="",
+            owner=plan.user,
+            endpoint=plan.endpoint,
+            kernel_id=plan.kernel_id,
+            hostname=plan.hostname,
+        )
 
     def to_state(self) -> dict[str, Any]:
         return asdict(self)
@@ -124,6 +137,21 @@ class Engine(LoggingConfigurable):
         ------
         EngineError
             If the kernel cannot be started; ``EngineUnreachable`` if the engine does not respond.
+        """
+
+    @abstractmethod
+    async def find(self, kernel: Running) -> Running | None:
+        """Return the complete handle of a kernel if it was started, whether it runs or has ended.
+
+        ``kernel`` names the session, kernel, host name, owner and endpoint (`named`).
+
+        Return None only if no command of the kernel can have run. This tells a caller that was
+        killed during `start` whether to repeat the start.
+
+        Raises
+        ------
+        EngineUnreachable
+            If the engine does not respond.
         """
 
     @abstractmethod

@@ -62,6 +62,16 @@ def kernel_processes(kernel_id: str) -> list[psutil.Process]:
     return _with_environment_entry(f"BAI_KERNEL_ID={kernel_id}".encode())
 
 
+def root_of_kernel(kernel_id: str) -> int:
+    """Return the pid of the process of a kernel that started the others; 0 if none runs."""
+    parents: dict[int, tuple[int, int]] = {}
+    for process in kernel_processes(kernel_id):
+        if (stat := process_stat(process.pid)) is not None and stat.state not in "ZX":
+            parents[process.pid] = (int(stat.start_tick), stat.parent)
+    roots = [(tick, pid) for pid, (tick, parent) in parents.items() if parent not in parents]
+    return min(roots)[1] if roots else 0
+
+
 def session_processes(session_id: str) -> list[psutil.Process]:
     """Return the processes with `BAI_SESSION_ID` of the session in their environment."""
     return _with_environment_entry(f"BAI_SESSION_ID={session_id}".encode())

@@ -41,11 +41,12 @@ LOG_DRAIN_TIMEOUT_SECONDS = 5
 MIN_LOG_BYTES = 64 * 1024
 LINKS_FILE = "links.json"
 
-# Run the command (third argument and later) in folder $2 and append its exit code to file $1, from
-# which a restarted Hub reads it. In a sandbox, bubblewrap itself stores the exit code, so no script
-# is needed.
+# Run the command (third argument and later) in folder $2. Append a mark before it starts, and its
+# exit code when it has ended, to file $1. A restarted Hub or agent reads that file. In a sandbox,
+# bubblewrap itself writes both, so no script is needed.
 RUN_AND_STORE_EXIT_CODE = """
 status=$1 folder=$2; shift 2
+printf '{ "started": 1 }\\n' >>"$status" || exit
 cd "$folder" && "$@"
 code=$?
 printf '{ "exit-code": %d }\\n' "$code" >>"$status"
@@ -142,6 +143,25 @@ class ProcessEngine(Engine):
             owner=plan.user,
             kernel_id=plan.kernel_id,
             hostname=plan.hostname,
+        )
+
+    async def find(self, kernel: Running) -> Running | None:
+        return await asyncio.to_thread(self._find, kernel)
+
+    def _find(self, kernel: Running) -> Running | None:
+        pid = processes.root_of_kernel(kernel.kernel_id)
+        # The sandbox, or the script, writes to this file before the command runs.
+        status = processes.read_status(self._status_file(_name_of(kernel)))
+        if not pid and not status:
+            return None
+        init_pid = status.get("child-pid", 0) if pid else 0
+        return replace(
+            kernel,
+            container_id=f"pid-{pid}",
+            pid=pid,
+            pid_started=processes.started_at(pid) if pid else "",
+            init_pid=init_pid,
+            init_started=processes.started_at(init_pid) if init_pid else "",
         )
 
     async def poll(self, running: Running) -> Exit | None:
@@ -305,7 +325,8 @@ class ProcessEngine(Engine):
             processes.kill_kernel(running.kernel_id)
         else:  # started by a version that did not save kernel_id
             processes.kill_session(running.session_id)
-        processes.reap(running.pid)
+        if running.pid:
+            processes.reap(running.pid)
         if running.log_pid:
             log = (running.log_pid, running.log_started)
             processes.wait_or_kill(*log, LOG_DRAIN_TIMEOUT_SECONDS)

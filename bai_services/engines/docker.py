@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import docker
@@ -17,7 +18,7 @@ from bai_services.core.sessions.logs import without_times
 
 from .base import Engine, EngineError, EngineUnreachable, Exit, Running, merged_environ, tail
 from .docker_calls import CallLimits, DockerCalls
-from .docker_container import ContainerLimits, KernelContainer
+from .docker_container import ContainerLimits, KernelContainer, container_name
 from .seccomp import security_options
 
 T = TypeVar("T")
@@ -149,6 +150,22 @@ class DockerEngine(Engine):
         if not ip:
             await self._raise_without_address(running)
         return running
+
+    async def find(self, kernel: Running) -> Running | None:
+        name = container_name(kernel.session_id, kernel.hostname)
+        try:
+            inspected = await self._run(
+                kernel.endpoint, kernel.owner, lambda client: client.inspect_container(name)
+            )
+        except docker.errors.APIError as error:
+            if error.status_code == NOT_FOUND:
+                return None
+            raise EngineUnreachable(f"the Docker engine failed: {error.explanation}") from error
+        is_started = inspected["State"]["Status"] != "created"
+        labels = inspected["Config"]["Labels"] or {}
+        if not is_started or labels.get("bai.kernel-id") != kernel.kernel_id:
+            return None
+        return replace(kernel, container_id=inspected["Id"])
 
     def _limits(self) -> ContainerLimits:
         try:

@@ -1,0 +1,132 @@
+"""Sessions without a Hub server: orders to their agents to start and stop them, and the reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bai_services.core.coded_text import TextTemplate
+from bai_services.core.errors import Conflict, Forbidden, NotFound, Unavailable
+from bai_services.core.sessions.agent_launch import BY_AGENT
+from bai_services.core.sessions.end_reason import EndReason, SessionEnd
+from bai_services.core.sessions.lifecycle import ENDED, Event, Result, Status
+from bai_services.db.sessions.kernels import KernelStore, KernelWork
+from bai_services.db.sessions.rows import SessionView
+from bai_services.db.sessions.store import SessionStore
+
+from ..clock import Clock
+from .ends import SessionEnds
+from .launch import LaunchPlans
+from .lifecycle import Lifecycle
+
+LAUNCH, TERMINATE, EXIT = "launch", "terminate", "exit"
+KINDS = frozenset({LAUNCH, TERMINATE, EXIT})
+
+
+class AgentLaunches:
+    """Derives the orders from the database, and applies the reports to the sessions.
+
+    Orders are repeated until the status of the session shows that they were executed. The agent
+    starts each attempt at most once (``core/sessions/agent_launch.py``).
+    """
+
+    def __init__(
+        self,
+        store: KernelStore,
+        sessions: SessionStore,
+        plans: LaunchPlans,
+        lifecycle: Lifecycle,
+        ends: SessionEnds,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._plans = plans
+        self._lifecycle = lifecycle
+        self._ends = ends
+        self._clock = clock
+
+    async def orders(
+        self, work: Sequence[KernelWork], is_due: Callable[[str], bool]
+    ) -> list[dict[str, Any]]:
+        """Return the orders for these kernels; those that are not due have no plan."""
+        orders, due = [], {}
+        for kernel in work:
+            kind = LAUNCH if kernel.status is Status.PREPARED else TERMINATE
+            order = {
+                "id": f"{kind}-{kernel.kernel_id}-{kernel.restart_count}",
+                "kind": kind,
+                "session_id": kernel.session_id,
+                "kernel_id": kernel.kernel_id,
+                "hostname": kernel.hostname,
+                "attempt": kernel.restart_count,
+            }
+            if kind == LAUNCH and is_due(str(order["id"])):
+                due[kernel.session_id] = order
+            else:
+                orders.append(order)
+        plans = {}
+        for view in await self._store.views(sorted(due)):
+            if (plan := await self._plan(view)) is not None:
+                plans[view.row.id] = plan
+        if plans:
+            # A session that was stopped in the meantime is not started.
+            for session_id in await self._store.mark_all_launched(sorted(plans), self._clock()):
+                orders.append({**due[session_id], "plan": plans[session_id]})
+        return orders
+
+    async def _plan(self, view: SessionView) -> dict[str, Any] | None:
+        """Return the launch plan; end the session and return None if it cannot be started."""
+        row = view.row
+        try:
+            return (await self._plans.plan(view)).to_json()
+        except (Forbidden, Conflict, NotFound, Unavailable) as error:
+            # A kernel may already run if the order was sent before.
+            is_sent = view.kernels[0].launched_at is not None
+            event = Event.STOP_REQUESTED if is_sent else Event.FAILED
+            await self._lifecycle.try_apply(
+                row.id, event, error.message, result=Result.FAILURE, expected=Status.PREPARED
+            )
+            return None
+
+    async def report(self, agent_id: str, report: Mapping[str, Any]) -> bool:
+        """Apply the report on an order, or on the end of a kernel; ignore an outdated report.
+
+        Return whether the session has ended, so that the agent may remove the kernel.
+        """
+        view = await self._sessions.with_kernels(str(report.get("session_id")))
+        row, kernel = view.row, view.kernels[0]
+        is_current = (
+            row.started_by == BY_AGENT
+            and row.restart_count == report.get("attempt")
+            and (kernel.id, kernel.agent_id) == (report.get("kernel_id"), agent_id)
+        )
+        if not is_current:
+            return False
+        kind, is_done = report.get("kind"), report.get("state") == "done"
+        if kind == LAUNCH and is_done:
+            await self._lifecycle.try_apply(
+                row.id, Event.STARTED, container_id=str(report.get("container_id") or "")
+            )
+        elif kind == LAUNCH:
+            if row.status is Status.PREPARED:
+                await self._ends.record(row.id, _failed_start(report))
+        elif is_done:
+            return (await self._ends.record(row.id, _end_of(report))).status in ENDED
+        return False
+
+
+def _failed_start(report: Mapping[str, Any]) -> SessionEnd:
+    error = report.get("error") or {}
+    text = f"{error.get('code') or 'internal'}: {error.get('message') or ''}"
+    return SessionEnd(None, EndReason.START_FAILED, text, str(report.get("log") or ""))
+
+
+def _end_of(report: Mapping[str, Any]) -> SessionEnd:
+    end = report.get("end") or {}
+    return SessionEnd(
+        end.get("exit_code"),
+        EndReason(end.get("reason_code") or EndReason.STOPPED),
+        str(end.get("reason") or TextTemplate.STOPPED.value),
+        str(report.get("log") or ""),
+    )

@@ -1,0 +1,150 @@
+"""Reported ends of sessions: status change, result, and masked output."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bai_services.core.coded_text import REPORTED_ENDS, CodedText, TextTemplate
+from bai_services.core.sessions.end_reason import EndReason, SessionEnd
+from bai_services.core.sessions.kernel_group import MAIN_HOST, kernel_end_text
+from bai_services.core.sessions.lifecycle import (
+    ENDED,
+    Event,
+    Result,
+    SessionType,
+    Status,
+    command_end,
+    result_of,
+)
+from bai_services.db.sessions.kernels import KernelStore
+from bai_services.db.sessions.rows import SessionRow
+from bai_services.db.sessions.store import SessionStore
+
+from ..clock import Clock
+from .lifecycle import Lifecycle
+from .setups import SECRETS_KEPT, SessionSetups
+
+MAX_REASON_CHARACTERS = 1000
+
+
+class SessionEnds:
+    """Records the ends that the Hub's spawner and agents report."""
+
+    def __init__(
+        self,
+        sessions: SessionStore,
+        kernels: KernelStore,
+        lifecycle: Lifecycle,
+        clock: Clock,
+        setups: SessionSetups,
+    ) -> None:
+        self._sessions = sessions
+        self._kernels = kernels
+        self._lifecycle = lifecycle
+        self._clock = clock
+        self._setups = setups
+
+    async def record(self, session_id: str, end: SessionEnd) -> SessionRow:
+        """Record that all containers of the session have ended; idempotent."""
+        row = await self._sessions.find(session_id)
+        text, log, *sub_logs = await self._setups.mask(
+            session_id, end.text, end.log, *end.sub_logs.values()
+        )
+        end = replace(
+            end,
+            text=text[:MAX_REASON_CHARACTERS],
+            log=log,
+            sub_logs=dict(zip(end.sub_logs, sub_logs, strict=True)),
+        )
+        if row.terminated_at is not None and self._clock() - row.terminated_at >= SECRETS_KEPT:
+            # The Hub was unavailable for a long time; the secrets are removed, so the output cannot
+            # be masked.
+            end = replace(end, text="", log="", sub_logs={})
+        for hostname, text in sorted(end.sub_logs.items()):
+            await self._kernels.store_log(session_id, text, hostname)
+        if await self._is_of_earlier_run(row):
+            await self._kernels.store_log(session_id, end.log or "")
+            return row
+        if row.status not in ENDED:
+            event, reason, result = _map_end(row, end)
+            moved = await self._lifecycle.try_apply(
+                session_id, event, reason, exit_code=end.exit_code, result=result, log=end.log
+            )
+            if moved is not None:
+                return moved
+        if end.log:
+            await self._kernels.store_log(session_id, end.log)
+        return await self._sessions.find(session_id)
+
+    async def _is_of_earlier_run(self, row: SessionRow) -> bool:
+        """Return whether a reported end can only belong to the run before a suspension or a
+        preemption.
+
+        The Hub may report this end after the agent did, when the session is pending again.
+        """
+        if row.status is Status.SUSPENDED:
+            return True
+        if row.status in ENDED or row.restart_count == 0 or row.status in _LAUNCHED_ONCE:
+            return False
+        view = await self._sessions.with_kernels(row.id)
+        return all(kernel.launched_at is None for kernel in view.kernels)
+
+
+_LAUNCHED_ONCE = (Status.RUNNING, Status.TERMINATING)
+_BEFORE_PREPARED = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
+
+
+def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str | CodedText, Result | None]:
+    """Map the reported end of a session to a lifecycle event, a reason and a result."""
+    if row.status is Status.RUNNING and end.reason is EndReason.KERNEL_ENDED:
+        return Event.EXITED, _text_of(end), Result.FAILURE
+    if end.reason is EndReason.STOPPED and row.status in _BEFORE_PREPARED:
+        return Event.STOP_REQUESTED, _text_of(end), None
+    if end.reason is EndReason.STOPPED and row.status is Status.PREPARED:
+        # The user cancelled the start in the Hub.
+        return Event.ABORTED, _text_of(end), None
+    if row.type == SessionType.BATCH:
+        return _map_batch_end(row, end)
+    if row.status is Status.TERMINATING:
+        # Keep the result that the stop request stored; a stop by a user stores none.
+        return Event.EXITED, _text_of(end), None
+    if row.status is not Status.RUNNING:
+        return Event.FAILED, _text_of(end), Result.FAILURE
+    if end.reason is EndReason.STOPPED:
+        return Event.EXITED, _text_of(end), Result.UNDEFINED
+    if end.exit_code == 0:
+        return Event.EXITED, _text_of(end), Result.SUCCESS
+    if row.cluster_size > 1:
+        # EXITED instead of FAILED, so that the session becomes TERMINATED with the same reason as
+        # if the agent reports this end first (``Kernels._end_kernel_group``).
+        return Event.EXITED, kernel_end_text(MAIN_HOST, end.text, end.exit_code), Result.FAILURE
+    return Event.FAILED, _text_of(end), Result.FAILURE
+
+
+def _map_batch_end(
+    row: SessionRow, end: SessionEnd
+) -> tuple[Event, str | CodedText, Result | None]:
+    """Map the end of a batch session; only the exit of its command can be a success."""
+    if row.status is Status.TERMINATING:
+        # Keep the result that the stop request stored; a stop by a user stores none.
+        return Event.EXITED, _text_of(end), None
+    if end.reason is EndReason.STOPPED:
+        return Event.EXITED, _text_of(end), Result.UNDEFINED
+    # The runner starts the command only after the Hub has registered the server. An exit that was
+    # not requested is therefore the exit of the command, even if the session is not RUNNING yet.
+    code = end.exit_code
+    if code is None or (row.status is not Status.RUNNING and end.reason is not EndReason.EXITED):
+        return Event.FAILED, _text_of(end), Result.FAILURE
+    is_plain = end.reason is EndReason.EXITED
+    reason = command_end(code) if is_plain else f"{end.text}; {command_end(code)}"
+    return Event.EXITED, reason, result_of(code)
+
+
+_REPORTED = {template.value: template.text() for template in REPORTED_ENDS}
+
+
+def _text_of(end: SessionEnd) -> str | CodedText:
+    """Return the reason of a reported end: a coded text if the text is one of ``REPORTED_ENDS``."""
+    if end.reason is EndReason.BOOTSTRAP_FAILED:
+        return TextTemplate.BOOTSTRAP_FAILED.text(message=end.text)
+    return _REPORTED.get(end.text, end.text)

@@ -1,1 +1,0 @@
-"""Engines start, watch and stop sessions. There is one for containers and one for processes."""

@@ -1,0 +1,111 @@
+"""Batch sessions that their agent starts itself, against a real manager without a Hub."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psutil
+import pytest
+
+from bai_services.client import Client
+from bai_services.core.errors import Conflict
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+from .conftest import Agents, RunningAgent, wait_for_session
+
+ENDED = ("TERMINATED", "CANCELLED", "ERROR")
+RUNS_BATCH = {"BAI_AGENT_RUNS_BATCH": "1"}
+
+
+@pytest.fixture
+async def agent(agents: Agents) -> RunningAgent:
+    return await agents.start(**RUNS_BATCH)
+
+
+async def submit(user: Client, command: str, name: str = "job1", **fields: Any) -> dict[str, Any]:
+    spec = {
+        "name": name,
+        "type": "batch",
+        "startup_command": command,
+        "resources": {"cpu": "1", "mem": "256m"},
+    }
+    session: dict[str, Any] = await user.post("/sessions", {**spec, **fields})
+    return session
+
+
+async def ended(user: Client, session: dict[str, Any]) -> dict[str, Any]:
+    return await wait_for_session(user, session["id"], lambda s: s["status"] in ENDED)
+
+
+async def running(user: Client, session: dict[str, Any]) -> dict[str, Any]:
+    return await wait_for_session(user, session["id"], lambda s: s["status"] == "RUNNING")
+
+
+async def log_of(user: Client, session: dict[str, Any]) -> str:
+    answer = await user.get(f"/sessions/{session['id']}/logs")
+    return str(answer["log"])
+
+
+def processes_of(session: dict[str, Any]) -> list[psutil.Process]:
+    """Return the living processes of a session, found by their environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            is_ours = process.environ().get("BAI_SESSION_ID") == session["id"]
+            if is_ours and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+async def test_agent_runs_the_command_and_reports_exit_code_log_and_usage(
+    api: Api, user: Client, agent: RunningAgent
+) -> None:
+    session = await submit(user, "echo out; echo $BAI_OWNER; exit 3")
+    done = await ended(user, session)
+    assert (done["status"], done["result"], done["exit_code"]) == ("TERMINATED", "failure", 3)
+    assert done["status_info"] == "the command exited with code 3"
+    assert done["started_by"] == "agent"
+    assert (await log_of(user, session)).splitlines() == ["out", "user"]
+    steps = [
+        step["to_status"]
+        for step in (await user.get(f"/sessions/{session['id']}/history"))["items"]
+    ]
+    assert steps[-2:] == ["RUNNING", "TERMINATED"]
+    assert await api.world.manager.sessions.records.check_consistency() == []
+
+    async def is_removed() -> bool:
+        return not (agent.home / "sessions" / session["id"]).exists()
+
+    await wait_until_async(is_removed, 30, "the removal of the kernel's folder")
+    assert (await log_of(user, session)).splitlines() == ["out", "user"]
+
+
+async def test_stop_ends_all_processes(user: Client, agent: RunningAgent) -> None:
+    session = await submit(user, "echo on; sleep 300 & sleep 301")
+    await running(user, session)
+    await wait_until_async(lambda: len(processes_of(session)) >= 3, 10, "the processes")
+
+    async def is_logged() -> bool:
+        return await log_of(user, session) == "on\n"
+
+    await wait_until_async(is_logged, 10, "the output of the running session")
+    await user.delete(f"/sessions/{session['id']}")
+    done = await ended(user, session)
+    assert (done["result"], done["status_info"]) == ("undefined", "stopped by user")
+    assert await log_of(user, session) == "on\n"
+    assert processes_of(session) == []
+
+
+async def test_hub_cannot_start_a_session_of_an_agent(
+    api: Api, user: Client, agent: RunningAgent
+) -> None:
+    session = await submit(user, "sleep 300")
+    found = await running(user, session)
+    where = {"user": found["hub_user"], "server": found["hub_server"]}
+    with pytest.raises(Conflict, match="started by its agent"):
+        await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    await user.delete(f"/sessions/{session['id']}")
+    await ended(user, session)
