@@ -170,7 +170,7 @@ class HeartbeatResponse(ResponseModel):
 
 class WorkReport(_AgentBody):
     work_id: ShortText = ""
-    kind: Literal["prepare", "resize", "remove", "stop", "logs", "pull", "check"]
+    kind: Literal["prepare", "resize", "remove", "stop", "logs", "pull", "commit", "check"]
     session_id: NameText = ""
     kernel_id: NameText = ""
     state: Literal["progress", "done", "failed"]
