@@ -90,7 +90,7 @@ class SshServer:
         if os.geteuid() == 0:
             # sshd that runs as root confines itself to this empty folder before authentication.
             os.makedirs(PRIVILEGE_SEPARATION_FOLDER, mode=0o755, exist_ok=True)
-        # Not in the home folder, because it can be a mount that other users can read, and not in the
+        # Not in the home folder, because it can be a mount that other users can read. Not in the
         # layer of the container, because that becomes part of a commit.
         folder = Path(tempfile.mkdtemp(prefix="bai-ssh-", dir=_memory_folder()))
         keygen = await asyncio.create_subprocess_exec(

@@ -11,7 +11,6 @@ from typing import Any
 from bai_services.core.cluster.custom_images import CommitRequest
 from bai_services.core.cluster.image_store import RegistryAuth
 from bai_services.core.errors import NotFound
-from bai_services.core.sessions.launch_plan import Mount
 
 from .kernels import Kernel, Task
 
@@ -25,7 +24,8 @@ class Parts:
 
     entrypoint: tuple[str, ...]
     environ: Mapping[str, str]
-    mounts: tuple[Mount, ...]
+    volume: str
+    """Docker volume with the parts."""
     passwd: str
     group: str
     notices: tuple[str, ...]

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
+from bai_services.core.cluster.image_probe import PARTS
 from bai_services.core.errors import BaiError, Conflict, NotFound, Unavailable
 from bai_services.core.resources import format_amount
 from bai_services.core.sessions.launch_plan import Mount
@@ -120,7 +121,7 @@ class WorkExecutor:
         environ = dict(injection.environ)
         parts = prepared.parts
         if parts is not None:
-            mounts += [*parts.mounts, *await asyncio.to_thread(self._write_accounts, task, parts)]
+            mounts += await asyncio.to_thread(self._write_accounts, task, parts)
             environ |= parts.environ
         if task.setup:
             owner = (prepared.uid, prepared.gid)
@@ -133,6 +134,7 @@ class WorkExecutor:
             script_seconds=task.setup.script_seconds,
             layer_limit_bytes=prepared.layer_limit_bytes or 0,
             entrypoint=parts.entrypoint if parts is not None else (),
+            volumes={parts.volume: PARTS} if parts is not None else {},
             mounts=tuple(mounts),
             notices=(*injection.notices, *prepared.notices),
         )

@@ -167,6 +167,10 @@ class KernelContainer(DockerSpawner):
         return [
             *super().mount_binds,
             *(
+                Mount(target, name, "volume", read_only=True, no_copy=True)
+                for name, target in self._plan.injection.volumes.items()
+            ),
+            *(
                 Mount(m.target, m.source, "bind", m.read_only, propagation="rprivate")
                 for m in self._plan.all_mounts
             ),

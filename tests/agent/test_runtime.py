@@ -39,7 +39,7 @@ def runtime(calls: DockerCalls, runtime_image: str, tmp_path: Path) -> Runtime:
 async def run(engine: DockerEngine, folder: Path, image: str, parts: Parts, *command: str) -> str:
     """Run a command in a container that has the parts, with the limits of a session."""
     (folder / "passwd").write_text(parts.passwd)
-    mounts = [f"--volume={m.source}:{m.target}:ro" for m in parts.mounts]
+    mounts = [f"--volume={parts.volume}:/opt/bai:ro"]
     mounts += [f"--volume={folder}/passwd:/etc/passwd:ro", "--network=none", "--cap-drop=ALL"]
     variables = [f"--env={name}={value}" for name, value in parts.environ.items()]
     entry = f"--entrypoint={parts.entrypoint[0]}"

@@ -27,7 +27,6 @@ from bai_services.core.cluster.image_probe import (
     session_environ,
 )
 from bai_services.core.errors import Conflict, Unavailable
-from bai_services.core.sessions.launch_plan import Mount
 
 from ..engine import Parts
 from .calls import DockerCalls
@@ -94,12 +93,11 @@ class Runtime:
                 image=image,
             )
         async with self._lock:
-            source = await self._calls.run("change", lambda client: self._volume(client, runtime))
-            facts = await self._facts(image, str(inspected["Id"]), str(runtime["Id"]), source)
+            volume = await self._calls.run("change", lambda client: self._volume(client, runtime))
+            facts = await self._facts(image, str(inspected["Id"]), str(runtime["Id"]), volume)
         environ = session_environ(facts, parse_environ(config.get("Env")))
         passwd, group = account_files(facts, uid, gid)
-        mount = Mount(source, PARTS, read_only=True)
-        return Parts(ENTRYPOINT, environ, (mount,), passwd, group, tuple(notices_of(facts)))
+        return Parts(ENTRYPOINT, environ, volume, passwd, group, tuple(notices_of(facts)))
 
     async def remove_unused(self) -> None:
         """Remove volumes of earlier runtime images, and containers of interrupted probes."""
@@ -120,34 +118,26 @@ class Runtime:
         current = _volume_name(runtime) if runtime is not None else ""
         filters = {"label": VOLUME_LABEL}
         volumes = client.volumes(filters=filters).get("Volumes") or ()
-        # A volume that sessions use through its folder counts as unused for Docker.
-        used = {
-            mount.get("Source")
-            for container in client.containers(all=True)
-            for mount in container.get("Mounts") or ()
-        }
         for volume in volumes:
-            if volume["Name"] == current or volume["Mountpoint"] in used:
+            if volume["Name"] == current:
                 continue
             try:
+                # Docker refuses to remove a volume that a container uses.
                 client.remove_volume(volume["Name"])
             except docker.errors.APIError as error:
                 if error.status_code not in (NOT_FOUND, CONFLICT):
                     raise
 
     def _volume(self, client: docker.APIClient, runtime: Mapping[str, Any]) -> str:
-        """Return the folder of the volume of a runtime image; create and fill it if necessary."""
+        """Return the volume of a runtime image; create and fill it if necessary."""
         name = _volume_name(runtime)
         try:
-            found = client.inspect_volume(name)
+            client.inspect_volume(name)
         except docker.errors.NotFound:
-            found = None
-        if found is None:
             _fill_volume(client, name, str(runtime["Id"]))
-            found = client.inspect_volume(name)
-        return str(found["Mountpoint"])
+        return name
 
-    async def _facts(self, image: str, image_id: str, runtime_id: str, source: str) -> ProbedImage:
+    async def _facts(self, image: str, image_id: str, runtime_id: str, volume: str) -> ProbedImage:
         key = f"{image_id} {runtime_id}"
         stored = await asyncio.to_thread(self._read)
         if key in stored:
@@ -155,7 +145,7 @@ class Runtime:
                 return parse_probe(json.dumps(stored[key]))
             except ValueError:
                 log.warning("the stored facts of image %s are not valid", image)
-        text = await self._probe(image, image_id, source)
+        text = await self._probe(image, image_id, volume)
         try:
             facts = parse_probe(text)
         except ValueError as error:
@@ -165,9 +155,9 @@ class Runtime:
         log.info("image %s: Python %s, shell %s", image, facts.python_version, facts.shell)
         return facts
 
-    async def _probe(self, image: str, image_id: str, source: str) -> str:
+    async def _probe(self, image: str, image_id: str, volume: str) -> str:
         """Run the probe in a container without network, privileges and writable files."""
-        container_id = await self._calls.run("change", _starter(image_id, source))
+        container_id = await self._calls.run("change", _starter(image_id, volume))
         try:
             deadline = time.monotonic() + self._probe_seconds
             while True:
@@ -240,13 +230,13 @@ def _fill_volume(client: docker.APIClient, name: str, image_id: str) -> None:
         raise
 
 
-def _starter(image_id: str, source: str) -> Callable[[docker.APIClient], str]:
+def _starter(image_id: str, volume: str) -> Callable[[docker.APIClient], str]:
     def start(client: docker.APIClient) -> str:
         host = client.create_host_config(
             network_mode="none",
             read_only=True,
             tmpfs={"/tmp": "size=16m,noexec"},
-            binds=[f"{source}:{PARTS}:ro"],
+            binds=[f"{volume}:{PARTS}:ro"],
             cap_drop=["ALL"],
             security_opt=["no-new-privileges"],
             pids_limit=64,

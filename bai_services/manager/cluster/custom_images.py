@@ -21,7 +21,7 @@ from bai_services.core.cluster.custom_images import (
     labels_of,
 )
 from bai_services.core.cluster.registries import registry_host
-from bai_services.core.errors import Conflict
+from bai_services.core.errors import Conflict, InvalidTransition, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import ResourceSlots
@@ -86,6 +86,7 @@ class CustomImages:
         return page.with_items([_shown(row) for row in page.items])
 
     async def get(self, caller: Caller, key: str) -> CustomImage:
+        authorizer.require(caller, "custom-image.read")
         row = await self._store.find(key)
         is_shared = row.status == CommitStatus.DONE and (
             row.visibility == Visibility.PUBLIC
@@ -110,6 +111,7 @@ class CustomImages:
         QuotaExceeded
             If the owner or the project has too many custom images.
         """
+        authorizer.require(caller, "custom-image.write")
         row = await self._sessions.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
         authorizer.require(caller, "custom-image.write", target_of(row))
@@ -153,7 +155,7 @@ class CustomImages:
             visibility=visibility,
         )
         made = await self._store.create(values, entry)
-        self._open = None
+        self.forget()
         self._wake([agent_id])
         return _shown(made)
 
@@ -165,8 +167,7 @@ class CustomImages:
         Forbidden
             If the caller may not change it, or publishes it and is not a superadmin.
         """
-        row = await self._store.find(key)
-        authorizer.require(caller, "custom-image.write", _target(row))
+        row = await self._changeable(caller, key)
         values = dict(changes)
         if "name" in values:
             values["name"] = check_custom_name(values["name"])
@@ -187,8 +188,7 @@ class CustomImages:
         Conflict
             If the commit is not done, or the image is public.
         """
-        row = await self._store.find(key)
-        authorizer.require(caller, "custom-image.write", _target(row))
+        row = await self._changeable(caller, key)
         if row.status != CommitStatus.DONE or row.visibility == Visibility.PUBLIC:
             raise Conflict("only a completed image that is not public can be published")
         entry = self._entry(caller, "request-publication", row)
@@ -203,19 +203,28 @@ class CustomImages:
         InvalidTransition
             If the commit has ended.
         """
-        row = await self._store.find(key)
-        authorizer.require(caller, "custom-image.write", _target(row))
+        row = await self._changeable(caller, key)
         values = {"changed_at": self._clock()}
         entry = self._entry(caller, "cancel", row)
         changed = await self._store.apply(row.id, None, CommitEvent.CANCELLED, values, audit=entry)
-        self._open = None
+        self.forget()
         return _shown(changed)
 
     async def delete(self, caller: Caller, key: str) -> None:
         """Delete a custom image; agents evict their copies when nobody uses them."""
+        row = await self._changeable(caller, key)
+        await self._store.delete(row.id, self._entry(caller, "delete", row))
+
+    async def _changeable(self, caller: Caller, key: str) -> CustomImageRow:
+        """Return a custom image that the caller may change."""
+        authorizer.require(caller, "custom-image.write")
         row = await self._store.find(key)
         authorizer.require(caller, "custom-image.write", _target(row))
-        await self._store.delete(row.id, self._entry(caller, "delete", row))
+        return row
+
+    def forget(self) -> None:
+        """Read the open commits again at the next poll of an agent."""
+        self._open = None
 
     async def work_items(self, agent_id: str) -> list[dict[str, Any]]:
         """Return the open commits of an agent."""
@@ -253,7 +262,7 @@ class CustomImages:
 
         Raises
         ------
-        NotFound, InvalidTransition
+        NotFound
             If the commit was cancelled; the agent then stops it.
         """
         custom_id = str(report.get("work_id")).removeprefix("commit-")
@@ -280,9 +289,12 @@ class CustomImages:
             event = CommitEvent.BROKEN
             message = (report.get("error") or {}).get("message") or "the commit failed"
             values["message"] = str(message)[:MAX_MESSAGE_CHARACTERS]
-        await self._store.apply(custom_id, agent_id, event, values, image)
+        try:
+            await self._store.apply(custom_id, agent_id, event, values, image)
+        except InvalidTransition:
+            raise NotFound("the commit has ended", id=custom_id) from None
         if report["state"] != "progress":
-            self._open = None
+            self.forget()
 
     async def _image(self, row: CustomImageRow, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return the columns of the image that a commit registers."""
