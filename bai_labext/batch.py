@@ -169,8 +169,8 @@ class Runner:
         return False
 
     def _run_command(self) -> int:
-        shell = next((path for path in ("/bin/bash", "/bin/sh") if os.access(path, os.X_OK)), None)
-        if shell is None:
+        shell = session_setup.shell()
+        if not os.access(shell, os.X_OK):
             print("the image has neither /bin/bash nor /bin/sh", file=sys.stderr)
             return NO_SHELL
         # Show the output of Python programs while they run.

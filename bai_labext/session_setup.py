@@ -25,6 +25,8 @@ from typing import Any, NoReturn
 from bai_services.core.sessions.end_reason import BOOTSTRAP_FAILED_EXIT_CODE
 
 FILE_VARIABLE = "BAI_SETUP_FILE"
+# The last one is in the parts that are mounted in images without a shell.
+SHELLS = ("/bin/bash", "/bin/sh", "/opt/bai/rt/busybox/sh")
 
 
 def apply(environ: MutableMapping[str, str]) -> Mapping[str, str]:
@@ -76,7 +78,8 @@ def _run(script: Mapping[str, Any], environ: Mapping[str, str]) -> None:
 
 
 def shell() -> str:
-    return next((p for p in ("/bin/bash", "/bin/sh") if os.access(p, os.X_OK)), "/bin/sh")
+    """Return the shell that runs scripts and commands; the image may have none."""
+    return next((path for path in SHELLS if os.access(path, os.X_OK)), "/bin/sh")
 
 
 def _fail(text: str) -> NoReturn:

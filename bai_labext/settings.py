@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from bai_labext import session_setup
 from bai_labext.apps import apps
 from bai_labext.apps.arguments import Arguments
 from bai_labext.sign_in_watch import CACHE_TTL_SECONDS
@@ -60,7 +61,5 @@ def configure(c: Any, environ: Mapping[str, str] | None = None) -> None:
 
 def shell(environ: Mapping[str, str]) -> str:
     """Return the shell for terminals: ``SHELL`` of the session, else bash, else sh."""
-    for candidate in (environ.get("SHELL", ""), "/bin/bash"):
-        if os.access(candidate, os.X_OK):
-            return candidate
-    return "/bin/sh"
+    candidate = environ.get("SHELL", "")
+    return candidate if os.access(candidate, os.X_OK) else session_setup.shell()

@@ -58,6 +58,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         optional["model_hub_url"] = _base_url("BAI_MODEL_HUB_URL", text)
     if text := environ.get("BAI_IMPORT_MAX_BYTES"):
         optional["import_max_bytes"] = _size("BAI_IMPORT_MAX_BYTES", text)
+    optional["commit_registry"] = environ.get("BAI_COMMIT_REGISTRY", "")
+    if text := environ.get("BAI_COMMIT_MAX_BYTES"):
+        optional["commit_max_bytes"] = _size("BAI_COMMIT_MAX_BYTES", text)
     optional["public_origin"] = _public_origin(environ)
     optional["gateway_domain"] = environ.get("BAI_GATEWAY_DOMAIN", "").strip(".").lower()
     optional["swarm_host"] = _docker_url(environ, "BAI_SWARM_HOST")

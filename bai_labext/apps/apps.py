@@ -17,7 +17,7 @@ from bai_labext.apps.catalogue import CATALOGUE, App
 from bai_services.core.apps.catalogue import AppKind
 
 # Directories with programs of apps. They are searched because a user's PATH can lack them.
-SYSTEM_PATH = "/usr/sbin:/usr/lib/rstudio-server/bin"
+SYSTEM_PATH = "/usr/sbin:/usr/lib/rstudio-server/bin:/opt/bai/rt/bin"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from bai_services.tunnel.endpoint import Stream
 # Variables of this process that must not be passed to logins.
 EXCLUDED_VARIABLES = frozenset({"_", "LOGNAME", "OLDPWD", "PWD", "SHLVL", "TERM", "USER"})
 PRIVILEGE_SEPARATION_FOLDER = "/run/sshd"
+MOUNTED_PROGRAMS = "/opt/bai/rt/bin"
 
 
 class SshServer:
@@ -89,15 +90,28 @@ class SshServer:
         if os.geteuid() == 0:
             # sshd that runs as root confines itself to this empty folder before authentication.
             os.makedirs(PRIVILEGE_SEPARATION_FOLDER, mode=0o755, exist_ok=True)
-        # Not in the home folder, because it can be a mount that other users can read.
-        folder = Path(tempfile.mkdtemp(prefix="bai-ssh-"))
+        # Not in the home folder, because it can be a mount that other users can read. Not in the
+        # layer of the container, because that becomes part of a commit.
+        folder = Path(tempfile.mkdtemp(prefix="bai-ssh-", dir=_memory_folder()))
         keygen = await asyncio.create_subprocess_exec(
-            *("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", folder / "host_key"),
+            *(
+                _keygen(self._environ) or "ssh-keygen",
+                "-q",
+                "-t",
+                "ed25519",
+                "-N",
+                "",
+                "-C",
+                "",
+                "-f",
+                folder / "host_key",
+            ),
             stdin=asyncio.subprocess.DEVNULL,
         )
         if await keygen.wait():
             raise Unavailable(f"ssh-keygen could not create a host key for {program}")
-        _write(folder / "config", config(folder, _user(), self._environ))
+        settings = config(folder, _user(), self._environ) + helpers(Path(program).parent)
+        _write(folder / "config", settings)
         return folder
 
     async def _update_keys(self, file: Path) -> None:
@@ -145,6 +159,16 @@ def config(folder: Path, user: str, environ: Mapping[str, str]) -> str:
     return "".join(f"{name} {value}\n" for name, value in settings.items() if value)
 
 
+def helpers(programs: Path) -> str:
+    """Return the settings with the helper programs beside a mounted sshd of OpenSSH 9.8 or later.
+
+    An installed sshd knows the paths of its own.
+    """
+    names = {"SshdSessionPath": "sshd-session", "SshdAuthPath": "sshd-auth"}
+    found = {setting: programs / name for setting, name in names.items()}
+    return "".join(f"{name} {path}\n" for name, path in found.items() if path.is_file())
+
+
 def _variables(environ: Mapping[str, str]) -> list[str]:
     def quoted(text: str) -> str:
         return text.replace("\\", "\\\\").replace('"', '\\"')
@@ -158,14 +182,27 @@ def _variables(environ: Mapping[str, str]) -> list[str]:
 
 
 def _program(environ: Mapping[str, str]) -> str:
-    path = f"{environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
-    program = shutil.which("sshd", path=path)
-    if program is None or shutil.which("ssh-keygen") is None:
+    program = shutil.which("sshd", path=_search_path(environ))
+    if program is None or _keygen(environ) is None:
         raise Conflict(
             "this session's image has no SSH server (package openssh-server); "
             "`bai session attach` and `bai app` work without it"
         )
     return os.path.abspath(program)
+
+
+def _memory_folder() -> str | None:
+    """Return a folder in memory; None if there is none, for that of temporary files."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def _keygen(environ: Mapping[str, str]) -> str | None:
+    return shutil.which("ssh-keygen", path=_search_path(environ))
+
+
+def _search_path(environ: Mapping[str, str]) -> str:
+    """Return the path of the SSH programs; in images without them, they are mounted."""
+    return f"{MOUNTED_PROGRAMS}:{environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 
 
 def _user() -> str:

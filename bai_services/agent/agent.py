@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bai_services import __version__
+from bai_services.core.cluster.custom_images import CommitRequest
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound, Unavailable
 from bai_services.core.resources import ResourceSlots
 
 from .checks import CHECK, CheckRequest, MachineChecks
+from .commits import COMMIT, CommitExecutor
 from .devices.device_grants import DeviceGrants
 from .devices.machine_devices import MachineDevices
 from .devices.memory_watchdog import Watchdog
@@ -83,6 +85,7 @@ class Agent:
             link, engine, devices, folders, grants, watchdog, self.send_heartbeat, launches
         )
         self._pulls = PullExecutor(link, engine)
+        self._commits = CommitExecutor(link, engine)
         self._running_items: dict[str, asyncio.Task[None]] = {}
         self._interval_seconds = DEFAULT_HEARTBEAT_SECONDS
         self._heartbeat_lock = asyncio.Lock()
@@ -273,6 +276,8 @@ class Agent:
                 work = self._check(item)
             elif item.get("kind") == PULL:
                 work = self._pull(PullTask.from_json(item))
+            elif item.get("kind") == COMMIT:
+                work = self._commit(CommitRequest.from_json(item))
             else:
                 work = self._executor.execute(Task.from_json(item))
         except InvalidRequest as error:
@@ -291,6 +296,11 @@ class Agent:
 
     async def _pull(self, task: PullTask) -> None:
         await self._pulls.execute(task)
+        # The next heartbeat lists the new image.
+        self._slow_facts_cache = None
+
+    async def _commit(self, request: CommitRequest) -> None:
+        await self._commits.execute(request)
         # The next heartbeat lists the new image.
         self._slow_facts_cache = None
 

@@ -43,6 +43,7 @@ from .docker.egress import Egress
 from .docker.image_uses import ImageUses
 from .docker.layers import Layers
 from .docker.networks import Networks, read_pool
+from .docker.runtime import Runtime
 from .engine import Engine
 from .folders.disk import DiskSettings, DiskWatch, ExcessAction
 from .folders.kernel_folders import Folders
@@ -81,6 +82,7 @@ ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "DockerSettings.egress": ("BAI_AGENT_EGRESS",),
     "DockerSettings.egress_allowed": ("BAI_AGENT_EGRESS_ALLOWED",),
     "DockerSettings.image_limit": ("BAI_AGENT_IMAGE_LIMIT",),
+    "DockerSettings.runtime_image": ("BAI_AGENT_RUNTIME_IMAGE",),
 }
 
 
@@ -155,6 +157,15 @@ class DockerSettings(Configurable):
         Maximum size of all images on this machine, such as `500g`; 0: no limit. When the images
         exceed it, the agent removes the least recently used ones that bai-hub has used, that have
         no container and that were not used for an hour. Environment: `BAI_AGENT_IMAGE_LIMIT`.
+        """,
+    ).tag(config=True)
+
+    runtime_image = Unicode(
+        "bai-runtime:latest",
+        help="""
+        Image with the platform's parts (`images/runtime/build`), which are mounted in sessions of
+        images that lack them. Empty, or not on this machine: such images start with their own
+        command. Environment: `BAI_AGENT_RUNTIME_IMAGE`.
         """,
     ).tag(config=True)
 
@@ -440,6 +451,7 @@ class AgentApp(Application):
             ),
             Layers(calls, DiskSettings(parent=self).limit_bytes()),
             ImageUses(Path(self.home) / "image-uses.json", parse_amount(MEM, settings.image_limit)),
+            Runtime(calls, settings.runtime_image, Path(self.home) / "image-facts.json"),
             endpoint=settings.hub_endpoint(),
             stop_grace_seconds=self.stop_grace_seconds,
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bai_services.core.cluster.custom_images import CommitRequest
 from bai_services.core.cluster.image_store import RegistryAuth
 from bai_services.core.errors import NotFound
 
@@ -15,6 +16,19 @@ from .kernels import Kernel, Task
 
 # Called in the event loop with the stage, a message, and a percentage or None.
 ReportProgress = Callable[[str, str, int | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a session of an image without the platform's parts needs."""
+
+    entrypoint: tuple[str, ...]
+    environ: Mapping[str, str]
+    volume: str
+    """Docker volume with the parts."""
+    passwd: str
+    group: str
+    notices: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +43,8 @@ class Prepared:
     """Notices for the session's user about this machine."""
     layer_limit_bytes: int = 0
     """Size limit that Docker enforces for the container's writable layer; 0: none."""
+    parts: Parts | None = None
+    """Parts of the platform that the image lacks."""
 
 
 class Engine(ABC):
@@ -119,6 +135,20 @@ class Engine(ABC):
         ------
         BaiError
             If the pull fails, or this engine has no images.
+        """
+        raise NotFound("this engine runs no images")
+
+    async def commit(
+        self, request: CommitRequest, report_progress: ReportProgress
+    ) -> Mapping[str, Any]:
+        """Make an image from a running kernel; return its ``digest`` and ``size_bytes``.
+
+        Mounted folders, and the variables of the session, are not part of the image.
+
+        Raises
+        ------
+        BaiError
+            If the commit fails, or this engine has no images.
         """
         raise NotFound("this engine runs no images")
 

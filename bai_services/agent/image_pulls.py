@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bai_services.core.cluster.image_store import RegistryAuth, read_auth
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound
 
-from .engine import Engine
+from .engine import Engine, ReportProgress
 from .link import Link
 
 log = logging.getLogger(__name__)
@@ -60,43 +60,59 @@ class PullExecutor:
     async def execute(self, task: PullTask) -> None:
         """Execute one pull and report its result; raises only if it is cancelled."""
         async with self._turn:
-            percent: list[int | None] = [None]
-
-            def report(stage: str, message: str, now: int | None) -> None:
-                percent[0] = now
-
-            pull = asyncio.create_task(
-                self._engine.pull_image(task.image, task.digest, report, task.auth), name=task.id
+            await run_with_reports(
+                self._link,
+                lambda report: self._engine.pull_image(task.image, task.digest, report, task.auth),
+                task.to_report,
+                f"pull of {task.image}",
             )
-            try:
-                while not pull.done():
-                    if not await self._is_wanted(task, percent[0]):
-                        log.info("the pull of %s was cancelled", task.image)
-                        return
-                    await asyncio.wait([pull], timeout=REPORT_INTERVAL_SECONDS)
-                await self._link.deliver(_result(task, pull))
-            finally:
-                pull.cancel()
-                await asyncio.gather(pull, return_exceptions=True)
 
-    async def _is_wanted(self, task: PullTask, percent: int | None) -> bool:
-        """Report the progress; return False if the manager has cancelled the pull."""
+
+async def run_with_reports(
+    link: Link,
+    start: Callable[[ReportProgress], Coroutine[Any, Any, Mapping[str, Any]]],
+    to_report: Callable[..., dict[str, Any]],
+    what: str,
+) -> None:
+    """Run long work on an image, and report its progress and result to the manager.
+
+    The work is cancelled when the manager no longer wants it. ``to_report`` returns the report with
+    a state and facts.
+    """
+    latest: dict[str, Any] = {"percent": None}
+
+    def progress(stage: str, _: str, percent: int | None) -> None:
+        latest.update(stage=stage, percent=percent)
+
+    async def is_wanted() -> bool:
         try:
-            await self._link.report_or_raise(
-                task.to_report("progress", progress={"percent": percent})
-            )
+            await link.report_or_raise(to_report("progress", progress=dict(latest)))
         except NotFound:
             return False
         except BaiError as error:
-            log.info("a report on %s was lost: %s", task.id, error)
+            log.info("a report on the %s was lost: %s", what, error)
         return True
 
+    work = asyncio.create_task(start(progress), name=what)
+    try:
+        while not work.done():
+            if not await is_wanted():
+                log.info("the %s was cancelled", what)
+                return
+            await asyncio.wait([work], timeout=REPORT_INTERVAL_SECONDS)
+        await link.deliver(_result(work, to_report, what))
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
-def _result(task: PullTask, pull: asyncio.Task[Mapping[str, Any]]) -> dict[str, Any]:
-    error = pull.exception()
+
+def _result(
+    work: asyncio.Task[Mapping[str, Any]], to_report: Callable[..., dict[str, Any]], what: str
+) -> dict[str, Any]:
+    error = work.exception()
     if error is None:
-        return task.to_report("done", image=dict(pull.result()))
+        return to_report("done", image=dict(work.result()))
     if not isinstance(error, BaiError):
-        log.error("the pull of %s failed", task.image, exc_info=error)
+        log.error("the %s failed", what, exc_info=error)
         error = BaiError("internal error of the agent; see the agent's log")
-    return task.to_report("failed", error={"code": error.code, "message": error.message})
+    return to_report("failed", error={"code": error.code, "message": error.message})

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
+from bai_services.core.cluster.image_probe import PARTS
 from bai_services.core.errors import BaiError, Conflict, NotFound, Unavailable
 from bai_services.core.resources import format_amount
 from bai_services.core.sessions.agent_launch import may_prepare
@@ -23,7 +24,7 @@ from .devices.device_grants import DeviceGrants
 from .devices.machine_devices import MachineDevices
 from .devices.memory_watchdog import Watchdog
 from .devices.nvidia.cuda import limit_environ
-from .engine import Engine
+from .engine import Engine, Parts
 from .folders.kernel_folders import Folders, folder_error
 from .folders.setup_files import write_dotfiles, write_setup_file
 from .injection import RESOURCE_FILE, make_injection, resolve_devices, resource_file
@@ -134,6 +135,10 @@ class WorkExecutor:
             mounts += await asyncio.to_thread(self._write_resource_file, task, injection.environ)
         mounts += map(Mount.from_json, await with_mount_timeout(self._folders.bind, task))
         environ = dict(injection.environ)
+        parts = prepared.parts
+        if parts is not None:
+            mounts += await asyncio.to_thread(self._write_accounts, task, parts)
+            environ |= parts.environ
         if task.setup:
             owner = (prepared.uid, prepared.gid)
             mount = await asyncio.to_thread(self._write_setup, task, environ, owner)
@@ -144,6 +149,8 @@ class WorkExecutor:
             environ=environ,
             script_seconds=task.setup.script_seconds,
             layer_limit_bytes=prepared.layer_limit_bytes or 0,
+            entrypoint=parts.entrypoint if parts is not None else (),
+            volumes={parts.volume: PARTS} if parts is not None else {},
             mounts=tuple(mounts),
             notices=(*injection.notices, *prepared.notices),
         )
@@ -162,6 +169,19 @@ class WorkExecutor:
         path.write_text(text)
         path.chmod(0o644)
         return [Mount(str(path), RESOURCE_FILE, read_only=True)]
+
+    def _write_accounts(self, task: Task, parts: Parts) -> list[Mount]:
+        """Write the account files of a session whose image lacks its user; return their mounts."""
+        folder, mounts = self._folders.path(task.folder), []
+        for name, text in (("passwd", parts.passwd), ("group", parts.group)):
+            path = folder / name
+            try:
+                path.write_text(text)
+                path.chmod(0o644)
+            except OSError as error:
+                raise folder_error(error) from error
+            mounts.append(Mount(str(path), f"/etc/{name}", read_only=True))
+        return mounts
 
     async def _resize(self, task: Task) -> dict[str, Any]:
         """Apply new limits to a running kernel; its previous limits remain if this fails."""

@@ -24,6 +24,7 @@ from .base import APIHandler
 from .cluster import (
     agent_joins,
     agents,
+    custom_images,
     devices,
     doctor,
     image_pulls,
@@ -102,6 +103,7 @@ ROUTES: list[Route] = [
     *devices.ROUTES,
     *images.ROUTES,
     *image_pulls.ROUTES,
+    *custom_images.ROUTES,
     *registries.ROUTES,
     *presets.ROUTES,
     *events.ROUTES,

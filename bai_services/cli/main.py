@@ -73,6 +73,9 @@ COMMANDS: Mapping[str, DeferredCommand] = {
         "imports.imports", "imports", "List and cancel imports into folders."
     ),
     "image": DeferredCommand("cluster.images", "image", "List the images that sessions can run."),
+    "custom-image": DeferredCommand(
+        "cluster.custom_images", "custom_image", "Manage the images that you made from sessions."
+    ),
     "preset": DeferredCommand(
         "cluster.images", "preset", "List the resource presets for sessions."
     ),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import io
+import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,7 @@ import docker
 from docker.types import Mount, Ulimit
 from dockerspawner import DockerSpawner
 
+from bai_services.core.cluster.image_probe import CUSTOM
 from bai_services.core.folders.mounts import HOME
 from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.core.sessions.launch_plan import Injection, LaunchPlan
@@ -134,6 +137,8 @@ class KernelContainer(DockerSpawner):
                 merged = with_device_requirements(merged, self._plan.injection)
             setattr(self, trait, merged)
         created: Mapping[str, Any] = await super().create_object()
+        if self._plan.injection.entrypoint:
+            await self.docker("put_archive", self.object_name, "/", custom_folder())
         if self._plan.is_cluster:
             await self.docker("put_archive", self.object_name, "/", archive(self._plan))
         return created
@@ -161,6 +166,10 @@ class KernelContainer(DockerSpawner):
         """The administrator's mounts, then the mounts of the plan with outer paths first."""
         return [
             *super().mount_binds,
+            *(
+                Mount(target, name, "volume", read_only=True, no_copy=True)
+                for name, target in self._plan.injection.volumes.items()
+            ),
             *(
                 Mount(m.target, m.source, "bind", m.read_only, propagation="rprivate")
                 for m in self._plan.all_mounts
@@ -194,6 +203,16 @@ def labels_of(plan: LaunchPlan) -> dict[str, str]:
     }
 
 
+def custom_folder() -> bytes:
+    """Return an archive with the folder in which users of an image install packages."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        info = tarfile.TarInfo(CUSTOM.strip("/"))
+        info.type, info.mode = tarfile.DIRTYPE, 0o1777
+        tar.addfile(info)
+    return buffer.getvalue()
+
+
 def _create_options(plan: LaunchPlan) -> dict[str, Any]:
     options: dict[str, Any] = {
         "hostname": plan.hostname,
@@ -201,6 +220,8 @@ def _create_options(plan: LaunchPlan) -> dict[str, Any]:
         "working_dir": HOME,
         "labels": {**plan.labels, **labels_of(plan)},
     }
+    if plan.injection.entrypoint:
+        options["entrypoint"] = list(plan.injection.entrypoint)
     if plan.is_cluster:
         # The network belongs to the session, so the host names of its kernels are unique there.
         endpoint = {"Aliases": [plan.hostname]}

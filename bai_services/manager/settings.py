@@ -123,6 +123,10 @@ class Settings:
     import_max_bytes: int = 500 * 2**30
     # Addresses that scans of image registries may reach.
     registry_reach: AllowedTargets = AllowedTargets()
+    # Name of the image registry to which custom images are pushed; empty: they stay on the agent.
+    commit_registry: str = ""
+    # Largest changes of a session that a custom image may contain; 0: no limit.
+    commit_max_bytes: int = 20 * 2**30
     cli_token_seconds: int = 30 * 24 * 3600
     heartbeat_deadline_seconds: int = 40
     # Another manager takes over if the lease is not renewed for this time.

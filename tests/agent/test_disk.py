@@ -17,6 +17,7 @@ from bai_services.agent.docker.egress import Egress
 from bai_services.agent.docker.image_uses import ImageUses
 from bai_services.agent.docker.layers import Layers
 from bai_services.agent.docker.networks import Networks, read_pool
+from bai_services.agent.docker.runtime import Runtime
 from bai_services.agent.folders.disk import (
     DiskSettings,
     DiskWatch,
@@ -156,6 +157,7 @@ async def test_container_layer_counts_as_disk_usage(
         egress,
         layers,
         ImageUses(tmp_path / "image-uses.json", 0),
+        Runtime(calls, "", tmp_path / "image-facts.json"),
         endpoint=docker_engine.host,
         stop_grace_seconds=0,
     )

@@ -6,11 +6,14 @@ import itertools
 import json
 import re
 import secrets
+import uuid
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Self
 
 from bai_services.client import Client
+from bai_services.core.cluster.custom_images import CommitStatus
+from bai_services.db.tables.cluster import custom_images
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -70,6 +73,39 @@ class ResourceFactory:
     async def template(self) -> str:
         body = {"name": await self.fresh(), "request": {}}
         return str((await self._user.post("/session-templates", body))["id"])
+
+    async def custom_image(self) -> str:
+        """A completed commit of a session of the owner."""
+        return await self._commit(CommitStatus.DONE)
+
+    async def open_commit(self) -> str:
+        return await self._commit(CommitStatus.PENDING)
+
+    async def _commit(self, status: CommitStatus) -> str:
+        """Insert a row: REST creates it from a running session only."""
+        world, name = self._api.world, await self.fresh()
+        me, now = await self._user.get("/me"), world.clock()
+        values = {
+            "id": str(uuid.uuid4()),
+            "created_at": now,
+            "changed_at": now,
+            "name": name,
+            "image": f"localhost/custom/{name}:1",
+            "base_image": "py:1",
+            "architecture": "x86_64",
+            "owner_id": me["id"],
+            "project_id": await world.project_id(f"{me['domain']}/default"),
+            "visibility": "private",
+            "labels": {},
+            "session_id": name,
+            "kernel_id": name,
+            "session_name": name,
+            "agent_id": "none",
+            "status": status,
+        }
+        async with world.manager.database.write() as tx:
+            await tx.execute(custom_images.insert().values(values))
+        return str(values["id"])
 
     async def budget(self) -> str:
         """A new project with a budget."""

@@ -75,6 +75,7 @@ CREATORS = {
     "agent-joins": "joined_agent",
     "images": "image",
     "image-aliases": "alias",
+    "custom-images": "custom_image",
     "image-registries": "image_registry",
     "presets": "preset",
     "idle-checkers": "idle_checker",

@@ -410,6 +410,30 @@ TABLE = [
     ),
     Row("DELETE /image-pulls/nothing", "404 403 403 403 403 403 403 403 403"),
     Row("GET /images/{image}/agents", "ok ok ok 403 403 403 ok 403 403"),
+    Row("GET /custom-images", "ok ok ok ok ok ok ok 403 403"),
+    Row("GET /custom-images/{custom_image}", "ok ok 404 ok 404 404 ok 403 403"),
+    Row(
+        "PATCH /custom-images/{custom_image}",
+        "ok ok 404 ok 404 404 403 403 403",
+        {"visibility": "project"},
+    ),
+    Row(
+        "PATCH /custom-images/{custom_image}",
+        "ok 403 404 403 404 404 403 403 403",
+        {"visibility": "public"},
+    ),
+    Row("DELETE /custom-images/{custom_image}", "ok ok 404 ok 404 404 403 403 403"),
+    Row("POST /custom-images/{open_commit}/cancel", "ok ok 404 ok 404 404 403 403 403"),
+    Row(
+        "POST /custom-images/{custom_image}/publication-request",
+        "ok ok 404 ok 404 404 403 403 403",
+    ),
+    # The session is pending.
+    Row(
+        "POST /sessions/{session}/commit",
+        "conflict conflict 404 conflict 404 404 403 403 403",
+        {"name": "{fresh}"},
+    ),
     Row("GET /image-registries", "ok 403 403 403 403 403 403 403 403"),
     Row(
         "POST /image-registries",

@@ -20,6 +20,7 @@ from tests.testbed.docker_engine import DockerEngine, acquire
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "images" / "session" / "build"
+RUNTIME = ROOT / "images" / "runtime" / "build"
 MINIMAL = ROOT / "images" / "minimal" / "build"
 BASE = "bai-testbed-base:bookworm"
 NAME = "bai-session"
@@ -138,6 +139,48 @@ def minimal_image(engine: DockerEngine) -> str:
 def cuda_image(engine: DockerEngine) -> str:
     """Return the name of the minimal image built with ``--cuda`` on the tests' base image."""
     return _built(engine, MINIMAL, "bai-cuda", "--cuda", "12.6.3")
+
+
+def runtime_image(engine: DockerEngine) -> str:
+    """Return the name of the runtime image of this working tree, whose parts agents mount.
+
+    ``BAI_TESTBED_RUNTIME`` names another image, which the engine has.
+    """
+    if chosen := os.environ.get("BAI_TESTBED_RUNTIME"):
+        return chosen
+    session = minimal_image(engine)
+    with open(cache_dir() / "build.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # The base image of the tests has Python 3.11.
+        options = ["--session", session, "--base", base_image(engine), "--pythons", "3.11"]
+        digest = subprocess.run(
+            [str(RUNTIME), "--hash", *options], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        name = f"bai-runtime:{digest}"
+        if not has_image(engine, name):
+            environment = {**os.environ, "DOCKER_HOST": engine.host}
+            built = subprocess.run(
+                [str(RUNTIME), *options, name], capture_output=True, text=True, env=environment
+            )
+            if built.returncode:
+                text = (built.stdout + built.stderr)[-3000:]
+                raise ComponentMissing(f"the runtime image could not be built:\n{text}")
+    return name
+
+
+def busybox_image(engine: DockerEngine) -> str:
+    """Return the name of an image that contains only a static busybox as ``/bin/sh``."""
+    runtime = runtime_image(engine)
+    name = f"bai-testbed-busybox:{runtime.rpartition(':')[2]}"
+    if not has_image(engine, name):
+        lines = ["FROM scratch", f"COPY --from={runtime} /opt/bai/rt/bin/busybox /bin/sh"]
+        text = "\n".join([*lines, "ENV PATH=/bin", ""])
+        environment = {**os.environ, "DOCKER_HOST": engine.host, "DOCKER_BUILDKIT": "0"}
+        command = ["docker", "build", "--tag", name, "-"]
+        subprocess.run(
+            command, input=text, text=True, check=True, capture_output=True, env=environment
+        )
+    return name
 
 
 def _built(engine: DockerEngine, build: Path, kind: str, *options: str) -> str:

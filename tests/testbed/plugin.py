@@ -70,6 +70,7 @@ DATABASE_ENGINES = ["sqlite", "postgres"]
 MARKER_OF_FIXTURE = {
     "docker_engine": "docker",
     "session_image": "docker",
+    "runtime_image": "docker",
     "postgres_url": "postgres",
     "postgres_server": "postgres",
     "browser": "browser",
@@ -258,6 +259,17 @@ def session_image(docker_engine: DockerEngine) -> str:
 
     try:
         return images.session_image(docker_engine)
+    except ComponentMissing as reason:
+        skip_or_fail("docker", reason)
+
+
+@pytest.fixture(scope="session")
+def runtime_image(docker_engine: DockerEngine) -> str:
+    """The name of the runtime image of this working tree, in the engine of `docker_engine`."""
+    from tests.testbed import images
+
+    try:
+        return images.runtime_image(docker_engine)
     except ComponentMissing as reason:
         skip_or_fail("docker", reason)
 

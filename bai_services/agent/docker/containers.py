@@ -13,6 +13,7 @@ from typing import Any
 import docker
 import requests
 
+from bai_services.core.cluster.custom_images import CommitRequest
 from bai_services.core.cluster.image_store import RegistryAuth
 from bai_services.core.errors import InvalidRequest, NotFound, Unavailable
 from bai_services.core.resources import CPU, MEM
@@ -23,12 +24,14 @@ from ..folders.kernel_folders import LOG_LIMIT_BYTES
 from ..kernels import Kernel, Task
 from ..machine import detect_isolation
 from .calls import DockerCalls
+from .commits import commit
 from .container_usage import Meter, memory_bytes
 from .egress import Egress
 from .image_uses import ImageUses
 from .images import Images
 from .layers import Layers
 from .networks import CLUSTER_PREFIX, Networks
+from .runtime import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +58,7 @@ class DockerEngine(Engine):
         egress: Egress,
         layers: Layers,
         image_uses: ImageUses,
+        runtime: Runtime,
         *,
         endpoint: str,
         stop_grace_seconds: float,
@@ -72,6 +76,7 @@ class DockerEngine(Engine):
         # Ids of the agent's containers on overlay networks, which span several machines.
         self._overlay_containers: frozenset[str] = frozenset()
         self._images = Images(calls, image_uses)
+        self._runtime = runtime
         self._meter = Meter()
         self._session_of: dict[str, str] = {}
         self._stop_grace_seconds = stop_grace_seconds
@@ -110,8 +115,12 @@ class DockerEngine(Engine):
         network = asyncio.create_task(self._ensure_network(task))
         try:
             await self._images.ensure(task.image, report_progress, task.registry_auth)
+            parts = await self._runtime.parts(task.image, task.uid, task.gid)
             limit = await self._layers.size_option(task.image)
-            return Prepared(await network, task.uid, task.gid, layer_limit_bytes=limit)
+            notices = parts.notices if parts is not None else ()
+            return Prepared(
+                await network, task.uid, task.gid, notices, layer_limit_bytes=limit, parts=parts
+            )
         except docker.errors.APIError as error:
             raise Unavailable(
                 f"the Docker engine rejected the request: {error.explanation}"
@@ -241,8 +250,17 @@ class DockerEngine(Engine):
     ) -> Mapping[str, Any]:
         return await self._images.pull(name, digest, report_progress, auth)
 
+    async def commit(
+        self, request: CommitRequest, report_progress: ReportProgress
+    ) -> Mapping[str, Any]:
+        filters = self._filters(request)
+        made = await commit(self._calls, filters, request, report_progress)
+        await self._images.record_use(request.image)
+        return made
+
     async def remove_unused(self) -> None:
         await self._images.evict()
+        await self._runtime.remove_unused()
         for name in await self._networks.remove_unused(UNUSED_NETWORK_TIMEOUT_SECONDS):
             log.info("removed network %s, which had no container for a long time", name)
 
@@ -255,7 +273,7 @@ class DockerEngine(Engine):
                 await self._egress.remove_rules()
         self._calls.close()
 
-    def _filters(self, task: Task) -> dict[str, list[str]]:
+    def _filters(self, task: Task | CommitRequest) -> dict[str, list[str]]:
         """Return the filters that find the container of one kernel."""
         labels = {AGENT: self._agent_id, SESSION: task.session_id, KERNEL: task.kernel_id}
         return {"label": [f"{name}={value}" for name, value in labels.items()]}

@@ -145,6 +145,10 @@ class Images:
         finally:
             cancelled.set()
 
+    async def record_use(self, name: str) -> None:
+        """Record that an image is used now; images that were never used are not evicted."""
+        await asyncio.to_thread(self._uses.record, name)
+
     async def evict(self) -> None:
         """Remove the least recently used images while the images exceed their limit."""
         if not self._uses.limit_bytes:
@@ -280,7 +284,7 @@ def digest_of(name: str, repository_digests: Iterable[str]) -> str:
     return next((d.removeprefix(prefix) for d in repository_digests if d.startswith(prefix)), "")
 
 
-def _auth_config(auth: RegistryAuth | None) -> dict[str, str] | None:
+def auth_config(auth: RegistryAuth | None) -> dict[str, str] | None:
     """Return the credentials for one call of Docker, which sends them in a header."""
     return None if auth is None else {"username": auth.username, "password": auth.password}
 
@@ -288,7 +292,7 @@ def _auth_config(auth: RegistryAuth | None) -> dict[str, str] | None:
 def _registry_digest(client: docker.APIClient, name: str, auth: RegistryAuth | None) -> str:
     """Return the digest that the tag has in its registry now; empty if it cannot be read."""
     try:
-        found = client.inspect_distribution(name, auth_config=_auth_config(auth))
+        found = client.inspect_distribution(name, auth_config=auth_config(auth))
         return str(found["Descriptor"]["digest"])
     except (docker.errors.APIError, KeyError, TypeError):
         return ""
@@ -306,7 +310,7 @@ def _read_pull(
     repository, tag = reference
     progress, last = Progress(), None
     lines = client.pull(
-        repository, tag=tag, stream=True, decode=True, auth_config=_auth_config(auth)
+        repository, tag=tag, stream=True, decode=True, auth_config=auth_config(auth)
     )
     for line in lines:
         if cancelled.is_set():

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from bai_services.core.accounts import records
 from bai_services.core.apps.shares import Sharing
+from bai_services.core.cluster.custom_images import DEFAULT_MAX_CUSTOM_IMAGES
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.scheduling.caps import MAX_PENDING_SESSIONS
 from bai_services.core.sessions.schedules.records import DEFAULT_MAX_SCHEDULES
@@ -66,6 +67,7 @@ class UserPolicyChange(Body):
     max_concurrent_sessions: Count | None = None
     max_pending_sessions: Count | None = MAX_PENDING_SESSIONS
     max_schedules: Count | None = DEFAULT_MAX_SCHEDULES
+    max_custom_images: Count | None = DEFAULT_MAX_CUSTOM_IMAGES
     allows_public_endpoints: bool = False
 
 
@@ -85,6 +87,7 @@ class UserPolicy(ResponseModel):
     max_concurrent_sessions: int | None
     max_pending_sessions: int | None
     max_schedules: int | None
+    max_custom_images: int | None
     allows_public_endpoints: bool
 
 
@@ -93,6 +96,7 @@ class ProjectPolicyChange(Body):
 
     max_vfolder_count: Count = 0
     max_quota_scope_bytes: QuotaBytes = -1
+    max_custom_images: Count | None = None
     allows_member_imports: bool = False
 
 
@@ -105,6 +109,7 @@ class ProjectPolicy(ResponseModel):
     created_at: datetime
     max_vfolder_count: int
     max_quota_scope_bytes: int
+    max_custom_images: int | None
     allows_member_imports: bool
 
 

@@ -189,6 +189,7 @@ class WorkReport(_AgentBody):
         "stop",
         "logs",
         "pull",
+        "commit",
         "check",
     ]
     session_id: NameText = ""

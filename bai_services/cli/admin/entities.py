@@ -272,6 +272,12 @@ USER_POLICY = Entity(
             is_nullable=True,
         ),
         Field(
+            "max_custom_images",
+            "Maximum number of custom images of a user. Default: 3.",
+            FieldKind.NUMBER,
+            is_nullable=True,
+        ),
+        Field(
             "allows_public_endpoints",
             "Whether users may create endpoints that can be called without a token.",
             FieldKind.FLAG,
@@ -304,6 +310,12 @@ PROJECT_POLICY = Entity(
     summary="Manage project policies: limits of a project's folders, and imports of models.",
     fields=(
         *_FOLDER_CAPS,
+        Field(
+            "max_custom_images",
+            "Maximum number of custom images of a project.",
+            FieldKind.NUMBER,
+            is_nullable=True,
+        ),
         Field(
             "allows_member_imports",
             "Whether members of a model store import models without an approval.",

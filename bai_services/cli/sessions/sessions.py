@@ -24,6 +24,7 @@ from ..command import (
     page_query,
     segment,
 )
+from .commit import commit
 from .control import (
     awaited_status,
     bulk,
@@ -71,6 +72,7 @@ for _command in (
     unshare,
     bulk,
     callback_secret,
+    commit,
     devices,
     graph,
     info,

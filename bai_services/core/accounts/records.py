@@ -182,6 +182,7 @@ class UserPolicy:
     max_concurrent_sessions: int | None
     max_pending_sessions: int | None
     max_schedules: int | None
+    max_custom_images: int | None
     allows_public_endpoints: bool
 
 
@@ -191,6 +192,7 @@ class ProjectPolicy:
     created_at: datetime
     max_vfolder_count: int
     max_quota_scope_bytes: int
+    max_custom_images: int | None
     allows_member_imports: bool
 
 

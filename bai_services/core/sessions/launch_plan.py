@@ -70,6 +70,10 @@ class Injection:
     """Whether to lift the limit on locked memory; some drivers lock more than the default."""
     notices: Sequence[str] = ()
     """Messages for the owner of the session."""
+    entrypoint: Sequence[str] = ()
+    """Entry point of the container; empty: that of the image."""
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    """Docker volumes that are mounted read-only: path in the container by name."""
     enforcement: Mapping[str, str] = field(default_factory=dict)
     """Enforcement level by device family."""
     script_seconds: int = 0
@@ -98,6 +102,8 @@ class Injection:
             memlock=bool(data.get("memlock")),
             layer_limit_bytes=int(data.get("layer_limit_bytes") or 0),
             notices=tuple(map(str, data.get("notices") or ())),
+            entrypoint=tuple(map(str, data.get("entrypoint") or ())),
+            volumes=_texts(data.get("volumes")),
             enforcement=_texts(data.get("enforcement")),
             script_seconds=int(data.get("script_seconds") or 0),
             devices=tuple(data.get("devices") or ()),
@@ -108,6 +114,10 @@ class Injection:
         data["mounts"] = [mount.to_json() for mount in self.mounts]
         if not self.layer_limit_bytes:
             del data["layer_limit_bytes"]
+        if not self.entrypoint:
+            del data["entrypoint"]
+        if not self.volumes:
+            del data["volumes"]
         if not self.script_seconds:
             del data["script_seconds"]
         return data

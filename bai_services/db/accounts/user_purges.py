@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.user_purges import PURGED, OwnedFolder, anonymous_name
 from bai_services.core.audit import AuditEntry
+from bai_services.core.cluster.custom_images import Visibility
 from bai_services.core.errors import Conflict
 from bai_services.core.folders.vfolders import VfolderStatus
 
@@ -20,7 +21,7 @@ from ..tables.accounts import keypairs, known_sign_in_addresses, memberships, us
 from ..tables.advance_reservations import advance_reservations
 from ..tables.apps import app_shares
 from ..tables.chats import chats
-from ..tables.cluster import image_pulls
+from ..tables.cluster import custom_images, image_aliases, image_pulls, images
 from ..tables.external_identities import external_identities
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
 from ..tables.idle_checks import idle_checker_bindings, idle_decisions
@@ -69,6 +70,7 @@ _OWNED = (
     app_shares.c.user_id,
     setups.c.user_id,
     session_schedules.c.owner_id,
+    custom_images.c.owner_id,
     endpoints.c.owner_id,
     pipelines.c.owner_id,
     endpoint_tokens.c.user_id,
@@ -148,6 +150,7 @@ class UserPurgeStore:
             await _require_purgeable(tx, user_id)
             await _require_no_folders(tx, user_id)
             username = await tx.scalar(sa.select(users.c.username).where(users.c.id == user_id))
+            await _delete_custom_images(tx, user_id)
             for column in _OWNED:
                 await tx.execute(sa.delete(column.table).where(column == user_id))
             await bump_routes(tx)
@@ -266,3 +269,12 @@ async def _require_no_folders(tx: AsyncConnection, user_id: str) -> None:
     )
     if name is not None:
         raise Conflict(f"folder {name} is being transferred to the user; try again when it is done")
+
+
+async def _delete_custom_images(tx: AsyncConnection, user_id: str) -> None:
+    """Delete the images of a user's commits, without those that a superadmin has published."""
+    own = sa.select(custom_images.c.image_id).where(
+        custom_images.c.owner_id == user_id, custom_images.c.visibility != Visibility.PUBLIC
+    )
+    await tx.execute(image_aliases.delete().where(image_aliases.c.image_id.in_(own)))
+    await tx.execute(images.delete().where(images.c.id.in_(own)))

@@ -22,9 +22,10 @@ from ..database import Database
 from ..integrity import raise_on_violation, require_unused
 from ..listing import Listing
 from ..records import first_record, records
-from ..tables.accounts import projects
-from ..tables.cluster import image_aliases, images
+from ..tables.accounts import memberships, projects
+from ..tables.cluster import custom_images, image_aliases, images
 from ..tables.sessions import sessions
+from .image_access import is_image_allowed
 
 # Default tag of an image name without a tag.
 DEFAULT_TAG = "latest"
@@ -67,10 +68,20 @@ class ImageStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def page(self, query: ListQuery) -> Page[ImageRow]:
+    async def page(self, query: ListQuery, reader_id: str | None) -> Page[ImageRow]:
+        """Return the images that a user may see; ``reader_id`` None: all images."""
+        select = sa.select(images)
+        if reader_id is not None:
+            select = select.where(_is_visible_to(reader_id))
         async with self._db.read() as tx:
-            page = await _LISTING.page(tx, sa.select(images), query, ImageRow)
+            page = await _LISTING.page(tx, select, query, ImageRow)
             return page.with_items(await _with_aliases(tx, page.items))
+
+    async def is_visible(self, image_id: str, reader_id: str) -> bool:
+        """Return whether a user may see an image."""
+        select = sa.select(images.c.id).where(images.c.id == image_id, _is_visible_to(reader_id))
+        async with self._db.read() as tx:
+            return await tx.scalar(select) is not None
 
     async def named(self, key: str, canonical: str | None = None) -> list[ImageRow]:
         """Return the image with the id or alias ``key``, else all images named ``key`` or
@@ -220,6 +231,13 @@ class ImageAliasStore:
             if not deleted.rowcount:
                 raise NotFound(f"there is no image alias {alias}", alias=alias)
             await record(tx, audit)
+
+
+def _is_visible_to(reader_id: str) -> sa.ColumnElement[bool]:
+    is_member = sa.exists().where(
+        memberships.c.user_id == reader_id, memberships.c.project_id == custom_images.c.project_id
+    )
+    return is_image_allowed(reader_id, is_member)
 
 
 async def find_images(

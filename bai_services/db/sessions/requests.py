@@ -19,6 +19,7 @@ from bai_services.core.sessions.dependencies import Dependency
 from bai_services.core.sessions.lifecycle import OCCUPYING, Status
 from bai_services.core.sessions.options import DeviceModel
 
+from ..cluster.image_access import is_image_allowed
 from ..database import Database
 from ..records import records
 from ..scheduling import ledger
@@ -27,6 +28,7 @@ from ..scheduling.caps import CHUNK, read_caps, read_pending_usage, read_usage
 from ..tables.accounts import domains, keypair_policies, keypairs, memberships, projects, users
 from ..tables.cluster import (
     agents,
+    custom_images,
     devices,
     image_aliases,
     image_registries,
@@ -219,7 +221,7 @@ class RequestStore:
             return Offer(
                 keypair=await _keypair(tx, owner.id, access_key),
                 groups=await _groups(tx, _links(owner, project, access_key), await _notices(tx)),
-                images=await _images(tx, project.id),
+                images=await _images(tx, owner.id, project.id),
                 presets=await _presets(tx),
             )
 
@@ -241,7 +243,7 @@ class RequestStore:
             return Offer(
                 keypair=await _keypair(tx, owner.id, access_key),
                 groups=await _groups(tx, _links(owner, project, access_key), {}),
-                images=await _images_named(tx, image, project.id) if image else (),
+                images=await _images_named(tx, image, owner.id, project.id) if image else (),
                 presets=await _presets(tx) if preset else (),
             )
 
@@ -421,6 +423,10 @@ _IS_OFFERED = images.c.is_active & ~sa.exists().where(
     image_registries.c.host == images.c.registry,
     ~(image_registries.c.is_enabled & _IS_ALLOWED_REGISTRY),
 )
+# Custom images are offered to those who may use them.
+_IS_OFFERED &= is_image_allowed(
+    sa.bindparam("of_owner"), custom_images.c.project_id == sa.bindparam("of_project")
+)
 _IMAGES = sa.select(images).where(_IS_OFFERED).order_by(images.c.name, images.c.architecture)
 _IS_ALIASED = (
     sa.exists()
@@ -474,20 +480,21 @@ async def _notices(tx: AsyncConnection) -> dict[str, list[str]]:
     return by_group
 
 
-async def _images(tx: AsyncConnection, project_id: str) -> list[ImageFacts]:
+async def _images(tx: AsyncConnection, owner_id: str, project_id: str) -> list[ImageFacts]:
     aliases: dict[str, list[str]] = {}
     for row in await tx.execute(_ALIASES):
         aliases.setdefault(row.image_id, []).append(row.alias)
-    rows = await tx.execute(_IMAGES, {"of_project": project_id})
+    rows = await tx.execute(_IMAGES, {"of_owner": owner_id, "of_project": project_id})
     return [_image(row, aliases.get(row.id, ())) for row in rows]
 
 
-async def _images_named(tx: AsyncConnection, name: str, project_id: str) -> list[ImageFacts]:
+async def _images_named(
+    tx: AsyncConnection, name: str, owner_id: str, project_id: str
+) -> list[ImageFacts]:
     """Return the images with this name (the tag ``latest`` may be omitted) or alias."""
     names = [name, f"{name}:latest"]
-    rows = await tx.execute(
-        _IMAGES_NAMED, {"asked": name, "names": names, "of_project": project_id}
-    )
+    of_request = {"of_owner": owner_id, "of_project": project_id}
+    rows = await tx.execute(_IMAGES_NAMED, {"asked": name, "names": names, **of_request})
     return [_image(row, (name,) if row.is_aliased else ()) for row in rows]
 
 

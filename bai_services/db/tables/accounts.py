@@ -57,6 +57,8 @@ user_policies = sa.Table(
     sa.Column("max_pending_sessions", sa.Integer, default=1000, server_default="1000"),
     # NULL: only the fixed limit applies.
     sa.Column("max_schedules", sa.Integer, default=20, server_default="20"),
+    # NULL: no limit.
+    sa.Column("max_custom_images", sa.Integer, default=3, server_default="3"),
     # Users may create endpoints that need no token.
     sa.Column(
         "allows_public_endpoints", sa.Boolean, nullable=False, default=False, server_default="0"
@@ -70,6 +72,8 @@ project_policies = sa.Table(
     created_at(),
     sa.Column("max_vfolder_count", sa.Integer, nullable=False, default=0),
     sa.Column("max_quota_scope_bytes", sa.BigInteger, nullable=False, default=-1),
+    # NULL: no limit.
+    sa.Column("max_custom_images", sa.Integer),
     # Whether imports of models by members of a model store need no approval.
     sa.Column(
         "allows_member_imports", sa.Boolean, nullable=False, default=False, server_default="0"

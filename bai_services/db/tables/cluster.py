@@ -216,6 +216,36 @@ image_pulls = sa.Table(
     sa.UniqueConstraint("image_id", "agent_id"),
 )
 
+# Commits of sessions, and the images that they make. See ``core/cluster/custom_images.py``.
+custom_images = sa.Table(
+    "custom_images",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("changed_at", UtcDateTime, nullable=False),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("description", sa.String(512), nullable=False, default=""),
+    sa.Column("image", sa.String(255), nullable=False),
+    # NULL until the commit is done.
+    sa.Column("image_id", sa.ForeignKey("images.id", ondelete="CASCADE"), index=True),
+    sa.Column("base_image", sa.String(255), nullable=False),
+    sa.Column("architecture", sa.String(32), nullable=False),
+    sa.Column("owner_id", sa.ForeignKey("users.id"), nullable=False, index=True),
+    sa.Column("project_id", sa.ForeignKey("projects.id"), nullable=False, index=True),
+    sa.Column("visibility", sa.String(16), nullable=False),
+    sa.Column("is_publish_requested", sa.Boolean, nullable=False, default=False),
+    sa.Column("labels", sa.JSON, nullable=False),
+    sa.Column("session_id", sa.String(64), nullable=False),
+    sa.Column("kernel_id", sa.String(64), nullable=False),
+    sa.Column("session_name", sa.String(64), nullable=False),
+    sa.Column("agent_id", sa.String(64), nullable=False),
+    sa.Column("status", sa.String(16), nullable=False, index=True),
+    sa.Column("percent", sa.Integer),
+    sa.Column("message", sa.String(500), nullable=False, default=""),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False, default=0),
+    sa.Column("digest", sa.String(128), nullable=False, default=""),
+)
+
 image_aliases = sa.Table(
     "image_aliases",
     metadata,

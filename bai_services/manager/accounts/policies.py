@@ -8,6 +8,7 @@ from typing import Any
 from bai_services.core.accounts.records import ResourcePolicy
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.audit import AuditEntry
+from bai_services.core.cluster.custom_images import DEFAULT_MAX_CUSTOM_IMAGES
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.folders.storage_hosts import ALL_LOCAL_PERMISSIONS, check_hosts
 from bai_services.core.listing import ListQuery, Page
@@ -47,11 +48,13 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "max_concurrent_sessions": None,
         "max_pending_sessions": MAX_PENDING_SESSIONS,
         "max_schedules": DEFAULT_MAX_SCHEDULES,
+        "max_custom_images": DEFAULT_MAX_CUSTOM_IMAGES,
         "allows_public_endpoints": False,
     },
     "project": {
         "max_vfolder_count": 0,
         "max_quota_scope_bytes": -1,
+        "max_custom_images": None,
         "allows_member_imports": False,
     },
 }

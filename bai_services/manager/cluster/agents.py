@@ -31,8 +31,6 @@ from ..accounts import authorizer
 from ..context import ManagerContext
 from ..loop import Loop
 from ..settings import Settings
-from .doctor import CHECK
-from .image_pulls import PULL
 from .joining import AgentJoins, require_own
 from .resource_groups import visibility_filter
 
@@ -57,7 +55,7 @@ class AgentWork(Protocol):
 
 
 class WorkReports(Protocol):
-    """Interface to work items and their reports; see ``ImagePulls`` and ``ClusterDoctor``."""
+    """Interface to work items and their reports; see ``ImagePulls``, ``CustomImages`` and ``ClusterDoctor``."""
 
     async def report(self, agent_id: str, report: Mapping[str, Any]) -> None: ...
 
@@ -70,12 +68,11 @@ class Agents:
         context: ManagerContext,
         settings: Settings,
         kernels: AgentWork,
-        pulls: WorkReports,
-        doctor: WorkReports,
+        reports: Mapping[str, WorkReports],
         joins: AgentJoins,
     ) -> None:
-        self._pulls = pulls
-        self._doctor = doctor
+        """``reports``: receivers of reports that belong to no kernel, by kind of work item."""
+        self._reports = reports
         self._joins = joins
         self._store = AgentStore(context.database)
         self._clock = context.clock
@@ -167,10 +164,9 @@ class Agents:
         """
         require_own(caller, agent_id)
         await self._require_known(agent_id)
-        if report.get("kind") == PULL:
-            await self._pulls.report(agent_id, report)
-        elif report.get("kind") == CHECK:
-            await self._doctor.report(agent_id, report)
+        receiver = self._reports.get(str(report.get("kind")))
+        if receiver is not None:
+            await receiver.report(agent_id, report)
         else:
             return await self._kernels.report(agent_id, report)
         return False

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from bai_services.core.accounts.roles import Caller
+from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.image_labels import (
     ImageLabels,
@@ -45,7 +45,7 @@ class Images:
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Image]:
         authorizer.require(caller, "image.read")
-        page = await self._store.page(query)
+        page = await self._store.page(query, _reader(caller))
         return page.with_items([_image(row) for row in page.items])
 
     async def get(self, caller: Caller, key: str) -> Image:
@@ -59,7 +59,10 @@ class Images:
             If the name exists for several architectures.
         """
         authorizer.require(caller, "image.read")
-        return _image(await self._one(key))
+        image, reader_id = await self._one(key), _reader(caller)
+        if reader_id is not None and not await self._store.is_visible(image.id, reader_id):
+            raise NotFound(f"there is no image {key!r}", image=key)
+        return _image(image)
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Image:
         """Register an image; resource limits not given are taken from its labels.
@@ -173,6 +176,11 @@ class ImageAliases:
 
     def _entry(self, caller: Caller, verb: str, alias: str, **details: Any) -> AuditEntry:
         return self._audit.entry(caller, f"image-alias.{verb}", alias, **details)
+
+
+def _reader(caller: Caller) -> str | None:
+    """Return the user whose images the caller may see; None: administrators see all images."""
+    return caller.user_id if caller.role in (Role.USER, Role.SESSION) else None
 
 
 async def resolve_image(store: ImageStore, key: str) -> ImageRow:

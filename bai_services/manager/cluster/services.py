@@ -13,9 +13,10 @@ from ..context import ManagerContext
 from ..scheduling.services import SchedulingServices
 from ..sessions.services import SessionServices
 from ..settings import Settings
-from .agents import Agents
-from .doctor import ClusterDoctor
-from .image_pulls import ImagePulls
+from .agents import Agents, WorkReports
+from .custom_images import COMMIT, CustomImages
+from .doctor import CHECK, ClusterDoctor
+from .image_pulls import PULL, ImagePulls
 from .images import ImageAliases, Images
 from .joining import AgentJoins
 from .presets import Presets
@@ -38,6 +39,7 @@ class ClusterServices:
     images: Images
     image_aliases: ImageAliases
     image_pulls: ImagePulls
+    custom_images: CustomImages
     registries: ImageRegistries
     registry_scans: RegistryScans
     presets: Presets
@@ -65,8 +67,20 @@ def cluster_services(
     registry_scans = RegistryScans(
         context, registries, cipher, settings.registry_reach, scheduling.lease
     )
+    custom_images = CustomImages(
+        context,
+        sessions.sessions,
+        registries,
+        sessions.pull_secrets,
+        registry=settings.commit_registry,
+        max_bytes=settings.commit_max_bytes,
+        wake=sessions.kernels.wake,
+    )
+    sessions.kernels.add_source(custom_images)
+    reports: dict[str, WorkReports] = {PULL: image_pulls, CHECK: doctor, COMMIT: custom_images}
     return ClusterServices(
-        agents=Agents(context, settings, sessions.kernels, image_pulls, doctor, joins),
+        agents=Agents(context, settings, sessions.kernels, reports, joins),
+        custom_images=custom_images,
         doctor=doctor,
         joins=joins,
         swarm=swarm,

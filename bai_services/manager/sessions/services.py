@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from bai_services.core.accounts.roles import Role
+from bai_services.db.cluster.custom_images import CustomImageStore
 from bai_services.db.cluster.image_pulls import ImagePullStore
 from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 from bai_services.db.scheduling.allocations import AllocationStore
@@ -174,6 +175,7 @@ def session_services(
         clock=clock,
         audit=audit,
         drain_replica=drain_replica,
+        is_committing=CustomImageStore(database).is_committing,
     )
     resizes = Resizes(sessions, resize_store, kernels, kernel_resizes, lifecycle, clock, audit)
     templates = Templates(context, projects)

@@ -10,7 +10,7 @@ from typing import Any
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reaches
 from bai_services.core.audit import AuditEntry
 from bai_services.core.coded_text import CodedText, TextTemplate
-from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
+from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import format_amount
@@ -79,6 +79,7 @@ class Sessions:
         clock: Clock,
         audit: Audit,
         drain_replica: DrainReplica,
+        is_committing: Callable[[str], Awaitable[bool]],
     ) -> None:
         self._store = store
         self._dependencies = dependencies
@@ -92,6 +93,7 @@ class Sessions:
         self._clock = clock
         self._audit = audit
         self._drain_replica = drain_replica
+        self._is_committing = is_committing
 
     async def create(
         self,
@@ -282,6 +284,13 @@ class Sessions:
         authorizer.require(caller, "session.write", target_of(row))
         who = caller.username or caller.role
         stopped: SessionRow | None = None
+        is_requested = not force and caller.role is not Role.HUB
+        if is_requested and row.status is Status.RUNNING and await self._is_committing(row.id):
+            raise Conflict(
+                f"session {row.name} is being committed; wait, cancel the commit, or stop it with "
+                "force",
+                session=row.id,
+            )
         is_serving = row.type == SessionType.INFERENCE and row.status is Status.RUNNING
         if is_serving and not force and caller.role is not Role.HUB:
             reason = TextTemplate.STOPPED_BY.text(name=who)

@@ -54,11 +54,13 @@ export const POLICIES: readonly Entity[] = [
     { key: 'app_sharing', kind: 'choice', choices: ['none', 'user', 'project', 'public'] },
     { key: 'max_app_share_seconds', kind: 'duration' },
     { key: 'max_schedules', kind: 'number', isNullable: true },
+    { key: 'max_custom_images', kind: 'number', isNullable: true },
     { key: 'allows_public_endpoints', kind: 'switch' }
   ]),
   policy('project-policies', '/project-policies', [
     NAME,
     ...FOLDERS,
+    { key: 'max_custom_images', kind: 'number', isNullable: true },
     { key: 'allows_member_imports', kind: 'switch' }
   ])
 ];

@@ -1,0 +1,32 @@
+"""Start a notebook kernel; the Python of the image runs this file, so it must support Python 3.9.
+
+If the image has no ipykernel, the kernel packages of the platform come last on the module path. If
+the image's versions of their dependencies do not suit, they come first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+FIRST = "BAI_KERNEL_PACKAGES_FIRST"
+
+
+def main() -> None:
+    packages = os.environ.get("BAI_KERNEL_PACKAGES", "")
+    # Python puts the folder of this file on the path; it has modules of the platform.
+    sys.path[0] = ""
+    if packages:
+        sys.path.insert(1 if os.environ.pop(FIRST, "") else len(sys.path), packages)
+    try:
+        from ipykernel.kernelapp import launch_new_instance
+    except (ImportError, AttributeError):
+        if not packages or sys.path.index(packages) == 1:
+            raise
+        os.environ[FIRST] = "1"
+        os.execv(sys.executable, [sys.executable, __file__, *sys.argv[1:]])
+    launch_new_instance()
+
+
+if __name__ == "__main__":
+    main()

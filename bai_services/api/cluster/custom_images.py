@@ -1,0 +1,131 @@
+"""`/custom-images` and `/sessions/{key}/commit`: images that users make from sessions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated
+
+from pydantic import Field
+
+from bai_services.core.cluster import custom_images as records
+from bai_services.core.cluster.custom_images import MAX_COMMIT_LABELS, CommitStatus, Visibility
+from bai_services.core.listing import ListQuery, Page
+
+from ..base import APIHandler, operation
+from ..fields import Body, NameText, ResponseModel
+
+_TAG = "custom images"
+Description = Annotated[str, Field(max_length=512, pattern=r"^[^\x00]*$")]
+
+
+class NewCommit(Body):
+    """``name``: 4 to 32 letters, digits, hyphens and underscores.
+
+    ``labels``: labels of the image besides those of the session's image.
+    """
+
+    name: NameText
+    description: Description = ""
+    visibility: Visibility = Visibility.PRIVATE
+    labels: Annotated[dict[str, str], Field(max_length=MAX_COMMIT_LABELS)] = {}
+
+
+class CustomImageChange(Body):
+    """``visibility``: only superadmins set it to ``public``."""
+
+    name: NameText = ""
+    description: Description = ""
+    visibility: Visibility = Visibility.PRIVATE
+
+
+class CustomImage(ResponseModel):
+    """A commit of a session, and its image.
+
+    ``image_id`` is null until the commit is done. ``percent`` is null while the size is unknown.
+    ``message`` is the reason for a failure.
+    """
+
+    id: str
+    created_at: datetime
+    changed_at: datetime
+    name: str
+    description: str
+    image: str
+    image_id: str | None
+    base_image: str
+    architecture: str
+    owner_id: str
+    owner: str
+    domain: str
+    project_id: str
+    project: str
+    visibility: Visibility
+    is_publish_requested: bool
+    labels: dict[str, str]
+    session_id: str
+    session_name: str
+    agent_id: str
+    status: CommitStatus
+    percent: int | None
+    message: str
+    size_bytes: int
+    digest: str
+
+
+class CommitHandler(APIHandler):
+    @operation(
+        "Commit a running session to a custom image",
+        tag=_TAG,
+        body=NewCommit,
+        returns=CustomImage,
+        status=HTTPStatus.ACCEPTED,
+    )
+    async def post(self, key: str, body: NewCommit) -> records.CustomImage:
+        return await self.manager.cluster.custom_images.commit(
+            self.caller, key, body.given_fields()
+        )
+
+
+class CustomImagesHandler(APIHandler):
+    @operation("List custom images and commits", tag=_TAG, returns=CustomImage, is_list=True)
+    async def get(self, query: ListQuery) -> Page[records.CustomImage]:
+        return await self.manager.cluster.custom_images.page(self.caller, query)
+
+
+class CustomImageHandler(APIHandler):
+    @operation("Read a custom image", tag=_TAG, returns=CustomImage)
+    async def get(self, key: str) -> records.CustomImage:
+        return await self.manager.cluster.custom_images.get(self.caller, key)
+
+    @operation("Change a custom image", tag=_TAG, body=CustomImageChange, returns=CustomImage)
+    async def patch(self, key: str, body: CustomImageChange) -> records.CustomImage:
+        return await self.manager.cluster.custom_images.update(
+            self.caller, key, body.given_fields()
+        )
+
+    @operation("Delete a custom image", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    async def delete(self, key: str) -> None:
+        await self.manager.cluster.custom_images.delete(self.caller, key)
+
+
+class CancelHandler(APIHandler):
+    @operation("Cancel a commit", tag=_TAG, returns=CustomImage)
+    async def post(self, key: str) -> records.CustomImage:
+        return await self.manager.cluster.custom_images.cancel(self.caller, key)
+
+
+class PublicationHandler(APIHandler):
+    @operation("Ask an administrator to publish a custom image", tag=_TAG, returns=CustomImage)
+    async def post(self, key: str) -> records.CustomImage:
+        return await self.manager.cluster.custom_images.request_publication(self.caller, key)
+
+
+_KEY = r"/custom-images/(?P<key>[^/]+)"
+ROUTES = [
+    (r"/sessions/(?P<key>[^/]+)/commit", CommitHandler),
+    ("/custom-images", CustomImagesHandler),
+    (_KEY, CustomImageHandler),
+    (_KEY + "/cancel", CancelHandler),
+    (_KEY + "/publication-request", PublicationHandler),
+]

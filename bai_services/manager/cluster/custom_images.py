@@ -1,0 +1,360 @@
+"""Commit sessions to custom images; list, share and delete them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller, Owner, Target
+from bai_services.core.audit import AuditEntry
+from bai_services.core.cluster.custom_images import (
+    CommitEvent,
+    CommitRequest,
+    CommitStatus,
+    CustomImage,
+    Visibility,
+    check_commit_labels,
+    check_custom_name,
+    custom_image_name,
+    labels_of,
+)
+from bai_services.core.cluster.registries import registry_host
+from bai_services.core.errors import Conflict, InvalidTransition, NotFound
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.record_fields import fields_of
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.sessions.lifecycle import SessionType, Status
+from bai_services.db.cluster.custom_images import CustomImageRow, CustomImageStore
+from bai_services.db.cluster.images import ImageRow, ImageStore
+from bai_services.db.cluster.registries import RegistryStore
+from bai_services.db.sessions.rows import SessionKernels
+from bai_services.db.sessions.store import SessionStore
+
+from ..accounts import authorizer
+from ..context import ManagerContext
+from ..sessions.sessions import Sessions, target_of
+from .pull_secrets import PullSecrets
+
+COMMIT = "commit"
+PUSH_STAGE = "push"
+MAX_MESSAGE_CHARACTERS = 500
+MAX_DIGEST_CHARACTERS = 128
+# Another manager may have created commits, so the open ones are read again after this time.
+CACHE_TTL_SECONDS = 5.0
+
+
+class CustomImages:
+    """Creates commits, passes them to agents, and registers the images that they make."""
+
+    def __init__(
+        self,
+        context: ManagerContext,
+        sessions: Sessions,
+        registries: RegistryStore,
+        secrets: PullSecrets,
+        *,
+        registry: str,
+        max_bytes: int,
+        wake: Callable[[Iterable[str]], None],
+    ) -> None:
+        """``registry``: name of the registry object for the images; empty: they stay on the agent.
+
+        ``max_bytes``: largest changes of a session that a commit may have; 0: no limit.
+        """
+        self._store = CustomImageStore(context.database)
+        self._images = ImageStore(context.database)
+        self._sessions = sessions
+        self._session_store = SessionStore(context.database)
+        self._registries = registries
+        self._secrets = secrets
+        self._registry = registry
+        self._max_bytes = max_bytes
+        self._wake = wake
+        self._clock = context.clock
+        self._audit = context.audit
+        # Open commits by agent, and the monotonic time at which they were read.
+        self._open: tuple[float, Mapping[str, Sequence[CustomImageRow]]] | None = None
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[CustomImage]:
+        """Return the caller's custom images, those of the users that the caller may see, and those
+        that are shared with the caller.
+        """
+        visible = authorizer.visibility(caller, "custom-image.read")
+        page = await self._store.page(query, visible, caller.user_id or "")
+        return page.with_items([_shown(row) for row in page.items])
+
+    async def get(self, caller: Caller, key: str) -> CustomImage:
+        authorizer.require(caller, "custom-image.read")
+        row = await self._store.find(key)
+        is_shared = row.status == CommitStatus.DONE and (
+            row.visibility == Visibility.PUBLIC
+            or (row.visibility == Visibility.PROJECT and row.project_id in caller.projects)
+        )
+        if not is_shared:
+            authorizer.require(caller, "custom-image.read", _target(row))
+        return _shown(row)
+
+    async def commit(self, caller: Caller, key: str, spec: Mapping[str, Any]) -> CustomImage:
+        """Request the commit of a running session; the image belongs to the session's owner.
+
+        Raises
+        ------
+        Conflict
+            If the session is not a running interactive session with one kernel, or its commit has
+            not ended.
+        InvalidRequest
+            If the name or a label is not valid.
+        AlreadyExists
+            If the owner has a custom image with this name.
+        QuotaExceeded
+            If the owner or the project has too many custom images.
+        """
+        authorizer.require(caller, "custom-image.write")
+        row = await self._sessions.find_visible(caller, key)
+        authorizer.require(caller, "session.write", target_of(row))
+        authorizer.require(caller, "custom-image.write", target_of(row))
+        name, labels = check_custom_name(spec["name"]), check_commit_labels(spec.get("labels", {}))
+        visibility = Visibility(spec.get("visibility", Visibility.PRIVATE))
+        if visibility is Visibility.PUBLIC:
+            authorizer.require(caller, "custom-image.publish")
+        view = await self._session_store.with_kernels(row.id)
+        agent_id = _committing_agent(view)
+        custom_id = str(uuid.uuid4())
+        host = (await self._registries.find(self._registry)).host if self._registry else ""
+        now = self._clock()
+        values = {
+            "id": custom_id,
+            "created_at": now,
+            "changed_at": now,
+            "name": name,
+            "description": spec.get("description", ""),
+            "image": custom_image_name(host, row.owner, name, custom_id),
+            "base_image": row.image,
+            "architecture": row.architecture,
+            "owner_id": row.owner_id,
+            "project_id": row.project_id,
+            "visibility": visibility,
+            "is_publish_requested": False,
+            "labels": labels,
+            "session_id": row.id,
+            "kernel_id": view.kernels[0].id,
+            "session_name": row.name,
+            "agent_id": agent_id,
+            "status": CommitStatus.PENDING,
+        }
+        entry = self._audit.entry(
+            caller,
+            "session.commit",
+            row.id,
+            domain=row.domain,
+            owner_id=row.owner_id,
+            name=row.name,
+            image=values["image"],
+            visibility=visibility,
+        )
+        made = await self._store.create(values, entry)
+        self.forget()
+        self._wake([agent_id])
+        return _shown(made)
+
+    async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> CustomImage:
+        """Rename a custom image, or change its description or visibility.
+
+        Raises
+        ------
+        Forbidden
+            If the caller may not change it, or publishes it and is not a superadmin.
+        """
+        row = await self._changeable(caller, key)
+        values = dict(changes)
+        if "name" in values:
+            values["name"] = check_custom_name(values["name"])
+        if "visibility" in values:
+            values["visibility"] = Visibility(values["visibility"])
+            if values["visibility"] is Visibility.PUBLIC and row.visibility != Visibility.PUBLIC:
+                authorizer.require(caller, "custom-image.publish")
+                values["is_publish_requested"] = False
+        details = self._audit.changes(fields_of(row), values)
+        entry = self._entry(caller, "update", row, **details)
+        return _shown(await self._store.update(row.id, values, entry))
+
+    async def request_publication(self, caller: Caller, key: str) -> CustomImage:
+        """Ask an administrator to publish a custom image.
+
+        Raises
+        ------
+        Conflict
+            If the commit is not done, or the image is public.
+        """
+        row = await self._changeable(caller, key)
+        if row.status != CommitStatus.DONE or row.visibility == Visibility.PUBLIC:
+            raise Conflict("only a completed image that is not public can be published")
+        entry = self._entry(caller, "request-publication", row)
+        values = {"is_publish_requested": True}
+        return _shown(await self._store.update(row.id, values, entry))
+
+    async def cancel(self, caller: Caller, key: str) -> CustomImage:
+        """Cancel a commit that has not ended; its agent stops at its next report.
+
+        Raises
+        ------
+        InvalidTransition
+            If the commit has ended.
+        """
+        row = await self._changeable(caller, key)
+        values = {"changed_at": self._clock()}
+        entry = self._entry(caller, "cancel", row)
+        changed = await self._store.apply(row.id, None, CommitEvent.CANCELLED, values, audit=entry)
+        self.forget()
+        return _shown(changed)
+
+    async def delete(self, caller: Caller, key: str) -> None:
+        """Delete a custom image; agents evict their copies when nobody uses them."""
+        row = await self._changeable(caller, key)
+        await self._store.delete(row.id, self._entry(caller, "delete", row))
+
+    async def _changeable(self, caller: Caller, key: str) -> CustomImageRow:
+        """Return a custom image that the caller may change."""
+        authorizer.require(caller, "custom-image.write")
+        row = await self._store.find(key)
+        authorizer.require(caller, "custom-image.write", _target(row))
+        return row
+
+    def forget(self) -> None:
+        """Read the open commits again at the next poll of an agent."""
+        self._open = None
+
+    async def work_items(self, agent_id: str) -> list[dict[str, Any]]:
+        """Return the open commits of an agent."""
+        if self._open is None or time.monotonic() - self._open[0] > CACHE_TTL_SECONDS:
+            rows = await self._store.open()
+            if rows:
+                text = "the session ended before the commit was complete"
+                await self._store.fail_abandoned(self._clock(), text)
+            by_agent: dict[str, list[CustomImageRow]] = {}
+            for row in rows:
+                by_agent.setdefault(row.agent_id, []).append(row)
+            self._open = time.monotonic(), by_agent
+        return [
+            {
+                **self._request(row).to_json(),
+                "kind": COMMIT,
+                **await self._secrets.of_image(row.image),
+            }
+            for row in self._open[1].get(agent_id, ())
+        ]
+
+    def _request(self, row: CustomImageRow) -> CommitRequest:
+        return CommitRequest(
+            id=f"commit-{row.id}",
+            session_id=row.session_id,
+            kernel_id=row.kernel_id,
+            image=row.image,
+            labels=labels_of(row.labels, row.name, row.owner, row.id, row.base_image),
+            max_bytes=self._max_bytes,
+            is_pushed=not row.image.startswith("localhost/"),
+        )
+
+    async def report(self, agent_id: str, report: Mapping[str, Any]) -> None:
+        """Process the progress or result of a commit.
+
+        Raises
+        ------
+        NotFound
+            If the commit was cancelled; the agent then stops it.
+        """
+        custom_id = str(report.get("work_id")).removeprefix("commit-")
+        values: dict[str, Any] = {"changed_at": self._clock()}
+        image = None
+        if report["state"] == "progress":
+            progress = report.get("progress") or {}
+            is_push = progress.get("stage") == PUSH_STAGE
+            event = CommitEvent.PUSH_REPORTED if is_push else CommitEvent.COMMIT_REPORTED
+            percent = progress.get("percent")
+            values["percent"] = min(100, max(0, percent)) if isinstance(percent, int) else None
+        elif report["state"] == "done":
+            event = CommitEvent.COMPLETED
+            row = await self._store.find(custom_id)
+            reported = report.get("image") or {}
+            size = reported.get("size_bytes")
+            values |= {
+                "percent": 100,
+                "size_bytes": size if isinstance(size, int) and 0 <= size < 2**62 else 0,
+                "digest": str(reported.get("digest") or "")[:MAX_DIGEST_CHARACTERS],
+            }
+            image = await self._image(row, values)
+        else:
+            event = CommitEvent.BROKEN
+            message = (report.get("error") or {}).get("message") or "the commit failed"
+            values["message"] = str(message)[:MAX_MESSAGE_CHARACTERS]
+        try:
+            await self._store.apply(custom_id, agent_id, event, values, image)
+        except InvalidTransition:
+            raise NotFound("the commit has ended", id=custom_id) from None
+        if report["state"] != "progress":
+            self.forget()
+
+    async def _image(self, row: CustomImageRow, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the columns of the image that a commit registers."""
+        rows = await self._images.named(row.base_image)
+        base: ImageRow | None = next((r for r in rows if r.architecture == row.architecture), None)
+        return {
+            "id": str(uuid.uuid4()),
+            "created_at": self._clock(),
+            "name": row.image,
+            "registry": registry_host(row.image),
+            "architecture": row.architecture,
+            "description": row.description or f"{row.name}, from {row.base_image}"[:512],
+            "digest": facts["digest"],
+            "registry_digest": facts["digest"],
+            "size_bytes": facts["size_bytes"],
+            "labels": labels_of(
+                {**(base.labels if base is not None else {}), **row.labels},
+                row.name,
+                row.owner,
+                row.id,
+                row.base_image,
+            ),
+            "min_slots": base.min_slots if base is not None else ResourceSlots(),
+            "max_slots": base.max_slots if base is not None else ResourceSlots(),
+            "is_active": True,
+        }
+
+    def _entry(self, caller: Caller, verb: str, row: CustomImageRow, **details: Any) -> AuditEntry:
+        return self._audit.entry(
+            caller,
+            f"custom-image.{verb}",
+            row.id,
+            domain=row.domain,
+            owner_id=row.owner_id,
+            name=row.name,
+            **details,
+        )
+
+
+def _committing_agent(view: SessionKernels) -> str:
+    """Return the agent of a session that can be committed."""
+    row = view.row
+    if row.status is not Status.RUNNING:
+        raise Conflict(f"session {row.name} is {row.status}; only running sessions are committed")
+    if row.type != SessionType.INTERACTIVE or len(view.kernels) != 1:
+        raise Conflict("only interactive sessions with one kernel can be committed")
+    agent_id = view.kernels[0].agent_id
+    if not row.image or agent_id is None:
+        raise Conflict("only sessions that run an image can be committed")
+    return agent_id
+
+
+def _target(row: CustomImageRow) -> Target:
+    return Target(
+        domain=row.domain, project_id=row.project_id, owner=Owner(row.owner_id, row.owner_role)
+    )
+
+
+def _shown(row: CustomImageRow) -> CustomImage:
+    values = fields_of(row)
+    for name in ("owner_role", "kernel_id"):
+        del values[name]
+    return CustomImage(**values)
