@@ -60,7 +60,7 @@ class _Parts(tuple[str, ...]):
 
 
 class _Value(str):
-    """A value of a text. The format specification of a number is the noun that it counts."""
+    """A value in a text. For a number, the format specification is the noun that it counts."""
 
     __slots__ = ("number",)
     number: int | None
@@ -138,7 +138,7 @@ class TextTemplate(Enum):
     )
     ONLY_RESERVED_AGENTS = "runs only on the agents of its reservation for project {project}"
 
-    # Quotas; the part is the scope
+    # Quotas; ``parts`` contains the scope
     SCOPE_DOMAIN = "domain {name}"
     SCOPE_PROJECT = "project {name}"
     SCOPE_USER = "user {name}"
@@ -302,7 +302,7 @@ class TextTemplate(Enum):
     SUSPENSION_EXPIRED = "suspended for more than {maximum_seconds}, the maximum of this site"
     AGENT_LOST = "its agent has been lost for more than {minutes:minute}"
 
-    # Notifications; the part is the reason or rule
+    # Notifications; ``parts`` contains the reason or the rule
     NOTICE_SESSION_RUNNING = "session {name} is running"
     NOTICE_SESSION_FAILED = "session {name} has failed: {parts}"
     NOTICE_SESSION_ENDED = "session {name} has ended: {parts}"
@@ -344,7 +344,7 @@ class TextTemplate(Enum):
     REPLICA_NOT_READY = "the replica did not pass its health check within {limit_seconds}"
     REVISION_GIVEN_UP = "given up after {failures:failed replica}; the last one: {message}"
     REVISION_ERRORS = "given up after {errors} failed of {requests:request}"
-    # Instead of those with a message, for users who may not read it
+    # For users who may not read the message of the replica
     REPLICA_REFUSED_BRIEF = "the replica was not created; the owner of the endpoint sees why"
     REPLICA_ENDED_BRIEF = "the session of the replica has ended; the owner of the endpoint sees why"
     REVISION_GIVEN_UP_BRIEF = (
@@ -396,7 +396,7 @@ class TextTemplate(Enum):
         "background"
     )
     TRIAL_EXITED = "the command ended with exit code {code}; the log shows why"
-    # Why an endpoint has its number of replicas; the part is the reason without the bound
+    # Why an endpoint has its number of replicas; ``parts`` contains the reason without the bound
     SCALING_LOAD = "mean load of {load}"
     SCALING_BURST = "burst with a load of {load}"
     SCALING_RECENT_BURST = "kept after a recent burst with a load of {load}"

@@ -135,7 +135,7 @@ def read_sections(
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise problem(mark.line + 1 if mark else 1, error.problem or "no valid YAML") from None
+        raise problem(mark.line + 1 if mark else 1, error.problem or "not valid YAML") from None
     except yaml.YAMLError:
         raise problem(1, "the file has characters that YAML does not allow") from None
 

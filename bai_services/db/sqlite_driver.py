@@ -1,8 +1,8 @@
 """SQLite driver for asyncio: runs short statements in the event loop, long ones in a thread.
 
 Switching to a thread and back costs several times as much as a SELECT by primary key. SQLAlchemy's
-driver aiosqlite needs four switches per statement. This driver implements the same interface, so
-SQLAlchemy's aiosqlite dialect works with it.
+driver aiosqlite needs four thread switches per statement. This driver implements the same
+interface, so SQLAlchemy's aiosqlite dialect works with it.
 
 Each SELECT in the event loop has a budget: a number of steps of SQLite's virtual machine. A SELECT
 that exceeds the budget is interrupted and repeated in a thread. From then on, it runs in a thread

@@ -73,7 +73,7 @@ def compare_engines(endpoint: str, agent: str, manager: str) -> Finding:
         return ok("endpoint", f"the manager's machine reaches the engine at {endpoint}")
     return error(
         "endpoint",
-        f"at {endpoint}, the manager's machine reaches another engine than the agent",
+        f"at {endpoint}, the manager's machine and the agent reach different engines",
         "set BAI_AGENT_DOCKER_ENDPOINT to a URL at which the Hub reaches this node's engine",
     )
 

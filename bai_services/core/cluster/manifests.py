@@ -144,7 +144,7 @@ def parse_challenge(header: str) -> Challenge:
         return Challenge("basic")
     parameters = {name.lower(): text for name, text in _PARAMETER.findall(rest)}
     if scheme.lower() != "bearer" or not parameters.get("realm"):
-        raise ValueError("the registry asks for an unknown kind of authentication")
+        raise ValueError("the registry requires an unsupported kind of authentication")
     return Challenge("bearer", parameters["realm"], parameters.get("service", ""))
 
 

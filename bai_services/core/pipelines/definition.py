@@ -106,8 +106,8 @@ class Cache:
 class Task:
     """A task; ``settings`` are session request fields that replace the pipeline's defaults.
 
-    ``inputs`` and ``outputs`` are paths in the run's directory that must exist before and after the
-    command. ``skip``: the task does nothing and counts as succeeded.
+    ``inputs`` must exist before the command, ``outputs`` after it; both are paths in the run's
+    directory. ``skip``: the task does nothing and counts as succeeded.
     """
 
     name: str

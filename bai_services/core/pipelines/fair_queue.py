@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Queued(Protocol):
-    """A run in the queue; ``tasks`` is its number of task runs, which is its cost."""
+    """A run in the queue. Its cost is ``tasks``, its number of task runs."""
 
     @property
     def id(self) -> str: ...

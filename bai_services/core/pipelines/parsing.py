@@ -405,7 +405,7 @@ def _ordered(tasks: Sequence[Task], lines: Sequence[int]) -> tuple[Task, ...]:
     for task, line in zip(tasks, lines, strict=True):
         for name in task.needs:
             if name not in named:
-                raise _problem(line, f"task {task.name} needs {shown(name)!r}, which is no task")
+                raise _problem(line, f"task {task.name} needs {shown(name)!r}, which is not a task")
         edges += len(task.needs)
         if edges > MAX_EDGES:
             raise _problem(line, f"the tasks have more than {MAX_EDGES} dependencies")

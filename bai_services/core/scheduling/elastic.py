@@ -73,7 +73,7 @@ class WaitingSession:
 
     ``agents``: the agents on which the session may run. ``share``: the slot of the requested device
     share, "" without a share. ``is_plain``: the session has one kernel and no other device slots.
-    Sessions shrink only for plain sessions.
+    Elastic sessions shrink only to make room for plain sessions.
     """
 
     id: str

@@ -54,7 +54,7 @@ def parse_deployment_config(text: str, variant: str) -> dict[str, Any]:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise _problem(mark.line + 1 if mark else 1, error.problem or "no valid YAML") from None
+        raise _problem(mark.line + 1 if mark else 1, error.problem or "not valid YAML") from None
     except yaml.YAMLError:
         raise _problem(1, "the file has characters that YAML does not allow") from None
     if root is None or root.tag == _NULL:

@@ -1,4 +1,4 @@
-"""Problems of replicas as shown to users who may not read the contained messages."""
+"""Problems of replicas for users who may not read the messages of replicas."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ class IdentityStore:
             If the user does not exist.
         """
         already_exists = AlreadyExists(
-            "this identity is linked to an account, or the account to another identity of the"
-            " provider"
+            "this identity is already linked to an account, or the account is already linked to"
+            " another identity of the provider"
         )
         async with self._db.write() as tx:
             with raise_on_violation(NotFound("the user does not exist"), already_exists):

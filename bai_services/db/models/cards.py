@@ -171,7 +171,7 @@ class CardStore:
         return [card for card in found if card.id == key] or found
 
     async def folders_named(self, key: str, visible: Visibility) -> list[StoreFolder]:
-        """Like ``named``, but return the visible folders of stores, also without a card."""
+        """Like ``named``, but return visible folders of stores, with or without a card."""
         matching = _folders().where(
             (vfolders.c.id == key) | (vfolders.c.name == key), *_conditions(visible)
         )

@@ -164,7 +164,7 @@ async def _open_events(tx: AsyncConnection) -> list[StoredEvent]:
     events = [StoredEvent(**row) for row in found.mappings()]
     for number, event in enumerate(events):
         if event.user_id is None:
-            # Without a single recipient, there may be thousands: use a separate transaction.
+            # The event may have thousands of recipients: process it in a separate transaction.
             return events[: max(number, 1)]
     return events
 

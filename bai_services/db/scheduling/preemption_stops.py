@@ -35,7 +35,7 @@ class VictimStop:
 
 
 class VictimStops:
-    """Stops victims. Each public method is one transaction."""
+    """Stops the victims of preemption plans. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database

@@ -37,7 +37,7 @@ async def insert_elastic(tx: AsyncConnection, elastic: Mapping[str, Elasticity])
 
 
 async def end_resizes(tx: AsyncConnection, session_id: str, at: datetime) -> ResourceSlots | None:
-    """Mark the pending resize of a stopped session, which will start again, as failed.
+    """Mark the pending resize of a stopped session as failed; the session will start again.
 
     Return the size for the next start: the minimum of an elastic session, or the size before the
     resize; None: the current size.

@@ -12,7 +12,7 @@ notification_events = sa.Table(
     metadata,
     identity(),
     created_at(),
-    # An event that is raised twice has the same key and is stored once.
+    # Each event has a unique key, so an event that is raised twice is stored once.
     sa.Column("key", sa.String(160), nullable=False, unique=True),
     sa.Column("name", sa.String(32), nullable=False),
     sa.Column("text", sa.JSON, nullable=False),  # ``CodedText``

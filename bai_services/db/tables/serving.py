@@ -94,7 +94,7 @@ endpoint_replicas = sa.Table(
     sa.Index("ix_endpoint_replicas_phase", "phase", "changed_at"),
 )
 
-# The phases that a replica has had, with their reasons.
+# The phases of each replica, with their reasons.
 endpoint_replica_changes = sa.Table(
     "endpoint_replica_changes",
     metadata,

@@ -126,7 +126,7 @@ def test_schema_has_the_keys_of_the_parser() -> None:
         ("version: 1\nname: a\ntask: []", 3, "has no key 'task'"),
         ("version: 1\nname: a\ntasks:\n- name: b", 4, "needs command"),
         ("version: 1\nname: a\ntasks:\n- name: b\n  command: x\n  kind: approval", 5, "cannot"),
-        ("version: 1\nname: a\ntasks:\n- name: b\n  command: x\n  needs: [c]", 4, "is no task"),
+        ("version: 1\nname: a\ntasks:\n- name: b\n  command: x\n  needs: [c]", 4, "is not a task"),
         (
             "version: 1\nname: a\ntasks:\n- {name: b, command: x, needs: [c]}\n"
             "- {name: c, command: x, needs: [b]}",
