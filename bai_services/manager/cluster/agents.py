@@ -55,7 +55,7 @@ class AgentWork(Protocol):
 
 
 class WorkReports(Protocol):
-    """Interface to work items and their reports; see ``ImagePulls``, ``CustomImages`` and ``ClusterDoctor``."""
+    """Work items and their reports; see ``ImagePulls``, ``CustomImages``, ``ClusterDoctor``."""
 
     async def report(self, agent_id: str, report: Mapping[str, Any]) -> None: ...
 

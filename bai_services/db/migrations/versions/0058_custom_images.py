@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0059"
+revision = "0058"
 down_revision = "0057"
 
 

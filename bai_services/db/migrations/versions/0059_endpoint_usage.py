@@ -1,6 +1,6 @@
 """Usage of endpoints by day and token.
 
-Follows 0057; created 2026-11-27.
+Follows 0058; created 2026-11-27.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from alembic import op
 
 from bai_services.db.tables.base import UtcDateTime
 
-revision = "0060"
-down_revision = "0057"
+revision = "0059"
+down_revision = "0058"
 
 
 def upgrade() -> None:
