@@ -7,7 +7,6 @@ wait for the response; without a listener they would fail and retry seconds late
 from __future__ import annotations
 
 import errno
-import gc
 import json
 import logging
 import os
@@ -18,6 +17,8 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from tornado.netutil import bind_sockets
+
+from bai_services.system.imports import no_garbage_collections
 
 DEFAULT_URL, DEFAULT_PORT = "http://127.0.0.1:8091", 8091
 # If the Hub is killed, its manager holds the port until it detects that its parent has ended.
@@ -92,15 +93,8 @@ def listen(host: str, port: int) -> list[socket.socket]:
 
 
 def _import_server() -> Callable[[Mapping[str, str], list[socket.socket]], None]:
-    """Import the manager without garbage collections, which take a sixth of the import's CPU time.
-
-    Later collections skip the imported objects, which are never garbage.
-    """
-    gc.disable()
-    from bai_services.server import run
-
-    gc.freeze()
-    gc.enable()
+    with no_garbage_collections():
+        from bai_services.server import run
     return run
 
 

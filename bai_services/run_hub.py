@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import sys
 
+from bai_services.system.imports import no_garbage_collections
+
 
 def main() -> None:
     # None makes Python treat the module as not installed.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-    from jupyterhub.app import main as run_jupyterhub
+    with no_garbage_collections():
+        from jupyterhub.app import main as run_jupyterhub
 
     run_jupyterhub()
 

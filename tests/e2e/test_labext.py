@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -213,6 +215,28 @@ async def test_the_panel_starts_opens_and_stops_apps(
         await row.get_by_text("not started").wait_for(timeout=lab.TIMEOUT_MS)
 
 
+@asynccontextmanager
+async def held_responses(page: Page, *urls: str) -> AsyncIterator[None]:
+    """Hold the responses to requests for these URLs during the block; there is at least one."""
+    held: list[str] = []
+    is_over = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        held.append(route.request.url)
+        await is_over.wait()
+        await route.continue_()
+
+    for url in urls:
+        await page.route(url, hold)
+    try:
+        yield
+        assert held
+    finally:
+        is_over.set()
+    for url in urls:
+        await page.unroute(url)
+
+
 async def test_the_panel_opens_at_the_first_visit_and_stays_closed_afterwards(
     browser: Browser, hub: RunningHub
 ) -> None:
@@ -223,8 +247,12 @@ async def test_the_panel_opens_at_the_first_visit_and_stays_closed_afterwards(
         await sign_in(page, hub, "user")
         panel = page.locator("#bai-session-panel")
         tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
-        await load(page, hub, session)
-        await panel.wait_for(timeout=lab.TIMEOUT_MS)
+        # JupyterLab restores its layout after these responses, which take long on a busy machine.
+        async with held_responses(page, "**/api/terminals?*", "**/api/sessions?*"):
+            await load(page, hub, session)
+            await panel.wait_for(timeout=lab.TIMEOUT_MS)
+        await page.locator(".bai-Status").wait_for(timeout=lab.TIMEOUT_MS)
+        assert await panel.is_visible()
         await tab.click()
         await panel.wait_for(state="hidden")
         await load(page, hub, session)

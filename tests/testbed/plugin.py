@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 # Cache the TLS context: otherwise each new client loads the root certificates, which takes 25 ms.
 default.create_ssl_context = functools.cache(default.create_ssl_context)  # type: ignore[attr-defined]  # private
 
+# Enabled in `pytest_collection_finish`: imports and the collection create hardly any garbage.
+gc.disable()
+
 compiled_statements.install()
 
 # As in bai_services/run_hub.py: otherwise each worker would build a grammar when it imports
@@ -199,6 +202,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _path(item: pytest.Item) -> str:

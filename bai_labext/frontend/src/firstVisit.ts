@@ -1,14 +1,23 @@
-import type { JupyterFrontEnd } from '@jupyterlab/application';
+import type { ILabShell, JupyterFrontEnd } from '@jupyterlab/application';
 import { PageConfig } from '@jupyterlab/coreutils';
+
+import type { SessionPanel } from './panel';
 
 /**
  * Open the panel when a user opens JupyterLab for the first time in this browser.
  *
+ * The panel does not wait until JupyterLab is restored: that includes the lists of kernels, sessions
+ * and terminals, which take long on a busy machine.
+ *
  * The browser stores that the panel was opened, because JupyterLab stores settings and workspaces in
  * the home folder, which is deleted when the session ends.
  */
-export async function openAtFirstVisit(app: JupyterFrontEnd, panelId: string): Promise<void> {
-  await app.restored;
+export async function openAtFirstVisit(
+  app: JupyterFrontEnd,
+  labShell: ILabShell | null,
+  panel: SessionPanel
+): Promise<void> {
+  await panel.attached;
   const key = `bai-labext:panel-opened:${PageConfig.getOption('hubUser')}`;
   try {
     if (localStorage.getItem(key) !== null) {
@@ -19,5 +28,10 @@ export async function openAtFirstVisit(app: JupyterFrontEnd, panelId: string): P
     // Without local storage the panel would open every time, so do not open it.
     return;
   }
-  app.shell.activateById(panelId);
+  app.shell.activateById(panel.id);
+  const layout = await labShell?.restored;
+  if (layout?.rightArea) {
+    // The layout of an earlier visit with another browser was restored after the panel had opened.
+    app.shell.activateById(panel.id);
+  }
 }

@@ -1,4 +1,9 @@
-import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import {
+  ILabShell,
+  ILayoutRestorer,
+  JupyterFrontEnd,
+  JupyterFrontEndPlugin
+} from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
@@ -29,6 +34,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
   autoStart: true,
   optional: [
     ICommandPalette,
+    ILabShell,
     ILauncher,
     ILayoutRestorer,
     ISettingRegistry,
@@ -39,6 +45,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
   activate: async (
     app: JupyterFrontEnd,
     palette: ICommandPalette | null,
+    labShell: ILabShell | null,
     launcher: ILauncher | null,
     restorer: ILayoutRestorer | null,
     registry: ISettingRegistry | null,
@@ -57,7 +64,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     panel.title.icon = sessionIcon;
     app.shell.add(panel, 'right', { rank: RANK, type: 'Session' });
     restorer?.add(panel, panel.id);
-    void openAtFirstVisit(app, panel.id);
+    void openAtFirstVisit(app, labShell, panel);
 
     const show = (): void => {
       // Wait for the next frame: after a command, the palette first restores the focus.

@@ -1,4 +1,5 @@
 import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
+import { PromiseDelegate } from '@lumino/coreutils';
 import * as React from 'react';
 
 import type { Actions } from './actions';
@@ -30,6 +31,8 @@ interface Props {
 
 /** The sidebar with information about this session. */
 export class SessionPanel extends ReactWidget {
+  private readonly isInPage = new PromiseDelegate<void>();
+
   constructor(
     private readonly model: Model,
     private readonly actions: Actions,
@@ -51,6 +54,16 @@ export class SessionPanel extends ReactWidget {
         {() => <Content model={this.model} actions={this.actions} t={this.t} />}
       </UseSignal>
     );
+  }
+
+  /** Resolves when the panel is in the page, even if it is closed. */
+  get attached(): Promise<void> {
+    return this.isInPage.promise;
+  }
+
+  protected override onAfterAttach(...args: Parameters<ReactWidget['onAfterAttach']>): void {
+    super.onAfterAttach(...args);
+    this.isInPage.resolve();
   }
 
   protected override onActivateRequest(): void {
