@@ -162,7 +162,8 @@ def _values(
         values["started_at"] = at
     if facts.result is not None:
         values["result"] = facts.result
-    if facts.exit_code is not None:
+    # The exit code of a session that was stopped describes the stop, not the end of its program.
+    if facts.exit_code is not None and row.status is not Status.TERMINATING:
         values["exit_code"] = facts.exit_code
     if facts.is_requeued_at_end is not None:
         values["is_requeued_at_end"] = facts.is_requeued_at_end
