@@ -162,8 +162,7 @@ def _values(
         values["started_at"] = at
     if facts.result is not None:
         values["result"] = facts.result
-    # The exit code of a session that was stopped describes the stop, not the end of its program.
-    if facts.exit_code is not None and row.status is not Status.TERMINATING:
+    if facts.exit_code is not None:
         values["exit_code"] = facts.exit_code
     if facts.is_requeued_at_end is not None:
         values["is_requeued_at_end"] = facts.is_requeued_at_end
