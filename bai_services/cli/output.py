@@ -93,7 +93,7 @@ def print_table(
     target = console()
     texts = [
         {
-            column: _field(column, row.get(column), is_relative=target.is_terminal)
+            column: field_text(column, row.get(column), is_relative=target.is_terminal)
             for column in columns
         }
         for row in rows
@@ -116,7 +116,7 @@ def print_fields(item: Mapping[str, Any], *, as_json: bool) -> None:
     shown = {name: value for name, value in item.items() if value not in (None, "", [], {})}
     width = max((len(name) for name in shown), default=0)
     for name, value in shown.items():
-        for number, line in enumerate(_field(name, value).splitlines()):
+        for number, line in enumerate(field_text(name, value).splitlines()):
             label = Text(("" if number else name).ljust(width + 2), style="bold")
             target.print(label.append(Text(line, style="not bold")), soft_wrap=True)
 
@@ -139,7 +139,8 @@ def note(text: str) -> None:
     print(printable(text), file=sys.stderr)
 
 
-def _field(name: str, value: Any, *, is_relative: bool = False) -> str:
+def field_text(name: str, value: Any, *, is_relative: bool = False) -> str:
+    """Format the field ``name`` as ``cell`` does; times within messages are local."""
     text = cell(value, is_relative=is_relative)
     return units.with_local_times(text) if name in _MESSAGES else text
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from bai_services.cli import output
+from bai_services.cli.sessions.info import status_text
 from bai_services.cli.sessions.waiting import (
     _LiveLine,
     _PlainLines,
@@ -358,6 +360,21 @@ def test_times_of_an_explanation_are_relative_and_local(monkeypatch: pytest.Monk
         "  FAIL  not-before: does not start before 2030-01-31 18:00:00",
         f"estimated start: in 2 h 5 min, {local} (other)",
     ]
+
+
+def test_exit_code_of_a_stopped_session_does_not_look_like_a_success() -> None:
+    session = {"status": "TERMINATED", "result": "failure", "exit_code": 0}
+    assert status_text(session) == "FAILED"
+    assert status_text({**session, "exit_code": 143}) == "FAILED (143)"
+
+
+def test_times_in_messages_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC-9")
+    time.tzset()
+    message = "will be stopped at 2030-01-31T09:00:00+00:00"
+    command = "run --since 2030-01-31T09:00:00+00:00"
+    assert output.field_text("text", message) == "will be stopped at 2030-01-31 18:00:00"
+    assert output.field_text("startup_command", command) == command
 
 
 async def test_why_explains_a_pending_session(bai: Bai, api: Api, agent: FakeAgent) -> None:

@@ -114,6 +114,7 @@ async def test_a_warning_of_an_idle_checker_has_its_rule_and_a_keep_alive(
         report_activity(hub, rest, session)
         wait_until(lambda: has_warning(rest, session), 120, "the warning of the checker")
         async with panel_of(browser, hub, session) as page:
+            # JupyterLab cuts off longer texts than 140 characters.
             rule = "unused for 15min, the maximum of idle checker panel-checker"
             toast = page.locator(".Toastify").get_by_text(rule)
             await toast.wait_for(timeout=lab.TIMEOUT_MS)

@@ -110,12 +110,15 @@ function valueText(t: Translate, name: string, value: string | number): string {
   return name === 'status' ? t(String(value)) : String(value);
 }
 
-/** When and by which rule an idle checker stops the session in `left` seconds, with its values. */
-export function idleCheckText(t: Translate, check: IdleCheck, left: number): string {
+/**
+ * When an idle checker stops the session, which is in `left` seconds, and by which rule with its
+ * window and values.
+ */
+export function idleCheckTexts(t: Translate, check: IdleCheck, left: number): [string, string] {
   const isLifetime = check.type === 'session-lifetime';
-  return t(isLifetime ? 'lifetime-check-stops-in' : 'idle-check-stops-in', {
+  const end = t(isLifetime ? 'lifetime-check-stops-in' : 'idle-check-stops-in', {
     time: duration(left),
-    at: inLocalTime(check.ends_at ?? ''),
-    rule: reasonText(t, check.reason, check.coded)
+    at: inLocalTime(check.ends_at ?? '')
   });
+  return [end, reasonText(t, check.reason, check.coded)];
 }

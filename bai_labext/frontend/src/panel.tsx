@@ -15,7 +15,7 @@ import {
 } from './stopTimes';
 import { Details } from './details';
 import { Folders } from './folders';
-import { duration, idleCheckText } from './format';
+import { duration, idleCheckTexts } from './format';
 import type { Model } from './model';
 import { deviceNotices } from './samples';
 import { Sessions } from './sessions';
@@ -198,7 +198,9 @@ function StopNotice({ model, actions, t }: Props): React.ReactElement {
       )}
       {check && (
         <div className="bai-Notice bai-mod-alarm">
-          <p>{idleCheckText(t, check, secondsLeft(check) ?? 0)}</p>
+          {idleCheckTexts(t, check, secondsLeft(check) ?? 0).map(text => (
+            <p key={text}>{text}</p>
+          ))}
           {keepAlivesOf(check) > 0 && (
             <div className="bai-Buttons">
               <Button

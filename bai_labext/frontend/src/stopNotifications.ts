@@ -9,7 +9,7 @@ import {
   secondsLeft,
   stepReached
 } from './stopTimes';
-import { duration, idleCheckText } from './format';
+import { duration, idleCheckTexts } from './format';
 import type { Model } from './model';
 import type { Translate } from './i18n';
 import type { Session } from './types';
@@ -26,6 +26,8 @@ interface PostponeActions {
  * not restart the warnings.
  */
 const END_TOLERANCE_SECONDS = 60;
+/** JupyterLab cuts off longer texts of notifications. */
+const MAX_NOTIFICATION_CHARACTERS = 140;
 
 /** Notifications of the session: before its stop, when its agent is drained, and after its end. */
 export class StopNotifications {
@@ -94,16 +96,23 @@ export class StopNotifications {
       label: this.t('keep-alive-left', { count }),
       callback: () => this.postpone.keepAlive()
     };
-    this.checkWarning.update(check.ends_at, check.warning_seconds, () =>
-      this.warn(idleCheckText(this.t, check, left), count > 0 ? [keepAlive] : [])
-    );
+    this.checkWarning.update(check.ends_at, check.warning_seconds, () => {
+      const [end, rule] = idleCheckTexts(this.t, check, left);
+      const actions = count > 0 ? [keepAlive] : [];
+      const text = `${end} ${rule}`;
+      return text.length <= MAX_NOTIFICATION_CHARACTERS
+        ? this.warn(text, actions)
+        : [...this.warn(end, actions), ...this.warn(rule, [])];
+    });
   }
 
-  private warn(text: string, actions: { label: string; callback: () => void }[]): string {
-    return Notification.warning(text, {
+  /** Show a warning; return the ids of its notifications. */
+  private warn(text: string, actions: { label: string; callback: () => void }[]): string[] {
+    const id = Notification.warning(text, {
       autoClose: false,
       actions: actions.map(action => ({ ...action, displayType: 'accent' }))
     });
+    return [id];
   }
 
   private checkDrain(session: Session): void {
@@ -117,12 +126,12 @@ export class StopNotifications {
 
 /** Warnings before a time limit: one notification per step. A changed limit restarts the steps. */
 class StepWarning {
-  private notification: string | null = null;
+  private notifications: string[] = [];
   private endsAt: string | null = null;
   private step: number | null = null;
 
-  /** Call `notify` if a new step is reached; `notify` returns the id of the notification. */
-  update(endsAt: string | null, step: number | null, notify: () => string): void {
+  /** Call `notify` if a new step is reached; `notify` returns the ids of the notifications. */
+  update(endsAt: string | null, step: number | null, notify: () => string[]): void {
     if (isOtherEnd(endsAt, this.endsAt)) {
       this.reset();
       this.endsAt = endsAt;
@@ -132,7 +141,7 @@ class StepWarning {
     }
     this.step = step;
     this.dismiss();
-    this.notification = notify();
+    this.notifications = notify();
   }
 
   /** Dismiss the notification and restart the steps. */
@@ -143,10 +152,8 @@ class StepWarning {
   }
 
   private dismiss(): void {
-    if (this.notification !== null) {
-      Notification.dismiss(this.notification);
-      this.notification = null;
-    }
+    this.notifications.forEach(id => Notification.dismiss(id));
+    this.notifications = [];
   }
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { idleCheckText, inLocalTime, reasonText } from '../src/format.ts';
+import { idleCheckTexts, inLocalTime, reasonText } from '../src/format.ts';
 
 const TEXTS: Record<string, string> = {
   PENDING: '대기 중',
@@ -29,15 +29,15 @@ test('the English message is shown if the code, its text or a value is missing',
   }
 });
 
-test('the text of an idle check has its rule, values, window, end and the remaining time', () => {
+test('the texts of an idle check have its rule, values, window, end and the remaining time', () => {
   const texts: Record<string, string> = {
-    'idle-check-stops-in': 'in {time}, at {at}, unless used. {rule}',
-    'lifetime-check-stops-in': 'in {time}, at {at}. {rule}',
+    'idle-check-stops-in': 'in {time}, at {at}, unless used',
+    'lifetime-check-stops-in': 'in {time}, at {at}',
     'reasons.idle-utilization': '{parts:, } / {percent}% / {window_seconds} / {name}',
     'reasons.metric-below': '{metric} {value} < {limit}'
   };
   const translate = (key: string, values: Record<string, string | number> = {}) =>
-    (texts[key] ?? key).replace(/\{(time|at|rule)\}/g, (_, name: string) => String(values[name]));
+    (texts[key] ?? key).replace(/\{(time|at)\}/g, (_, name: string) => String(values[name]));
   const metric = { metric: 'cpu_util', value: '1.2', limit: '5' };
   const check = {
     checker: 'gpu',
@@ -54,10 +54,10 @@ test('the text of an idle check has its rule, values, window, end and the remain
     keep_alives_left: 2
   };
   const at = inLocalTime(check.ends_at);
-  assert.equal(
-    idleCheckText(translate, check, 600),
-    `in 0:10:00, at ${at}, unless used. cpu_util 1.2 < 5 / 95% / 0:30:00 / gpu`
-  );
+  assert.deepEqual(idleCheckTexts(translate, check, 600), [
+    `in 0:10:00, at ${at}, unless used`,
+    'cpu_util 1.2 < 5 / 95% / 0:30:00 / gpu'
+  ]);
   const lifetime = { ...check, type: 'session-lifetime' as const, reason: 'too long', coded: null };
-  assert.equal(idleCheckText(translate, lifetime, 600), `in 0:10:00, at ${at}. too long`);
+  assert.deepEqual(idleCheckTexts(translate, lifetime, 600), [`in 0:10:00, at ${at}`, 'too long']);
 });

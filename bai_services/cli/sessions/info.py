@@ -66,7 +66,7 @@ def session_screen(connection: Connection, session: Mapping[str, Any]) -> Screen
     screen.add("Folders", "\n".join(map(_mount, session["mounts"])))
     screen.add("Command", session["startup_command"])
     if session["type"] == SessionType.BATCH and session["status"] in ENDED:
-        code = session["exit_code"]
+        code = _exit_code(session)
         screen.add("Result", session["result"] + ("" if code is None else f", exit code {code}"))
     screen.pair(("Ends", units.relative_text(session["ends_at"])), ("Idle stop", _idle(session)))
     _add_preemption(screen, session)
@@ -83,8 +83,17 @@ def status_text(session: Mapping[str, Any]) -> str:
     """Return the status of a session; if its command has failed, ``FAILED`` and the exit code."""
     if session["status"] != Status.TERMINATED or session["result"] != Result.FAILURE:
         return str(session["status"])
-    code = session["exit_code"]
+    code = _exit_code(session)
     return "FAILED" if code is None else f"FAILED ({code})"
+
+
+def _exit_code(session: Mapping[str, Any]) -> int | None:
+    """Return the exit code, if it tells how the session ended.
+
+    A session that is stopped can end with the code 0, which would look like a success.
+    """
+    code: int | None = session["exit_code"]
+    return None if code == 0 and session["result"] != Result.SUCCESS else code
 
 
 def _title(session: Mapping[str, Any]) -> Text:

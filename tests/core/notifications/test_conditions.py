@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.notifications.catalogue import EventName
@@ -32,6 +34,29 @@ def test_condition_begins_once_and_begins_again_only_after_a_pause() -> None:
     later = NOW + REARM_AFTER
     assert changes_of([], stored, later - timedelta(seconds=1)).over == ()
     assert changes_of([], stored, later).over == ("agent-lost:a",)
+
+
+@given(st.lists(st.tuples(st.integers(1, 900), st.booleans()), max_size=30))
+def test_event_is_raised_at_the_start_and_after_a_whole_pause(
+    steps: list[tuple[int, bool]],
+) -> None:
+    """Naive oracle: look back from each check for an earlier one that found the pause over."""
+    pause = int(REARM_AFTER.total_seconds())
+    stored: dict[str, tuple[datetime, timedelta]] = {}
+    past: list[tuple[int, bool]] = []
+    seconds = 0
+    for step, holds in steps:
+        seconds += step
+        now = NOW + timedelta(seconds=seconds)
+        changes = changes_of([lost("a")] if holds else [], stored, now)
+        for key in changes.over:
+            del stored[key]
+        if holds:
+            stored["agent-lost:a"] = (now, REARM_AFTER)
+        held = [at for at, held_then in past if held_then]
+        is_new = not held or any(at - held[-1] >= pause for at, _ in past)
+        assert bool(changes.begun) is (holds and is_new)
+        past.append((seconds, holds))
 
 
 def end(minutes: float, rule: str = "idle", **fields: object) -> SessionEnd:

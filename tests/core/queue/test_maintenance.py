@@ -45,6 +45,23 @@ def test_window_withholds(one: MaintenanceWindow, hours: int | None, is_withheld
 
 
 @given(
+    st.integers(-8, 8),
+    st.none() | st.integers(0, 8),
+    st.none() | st.integers(1, 16),
+    st.booleans(),
+)
+def test_window_withholds_a_session_that_would_run_in_it(
+    start: int, length: int | None, run: int | None, ahead: bool
+) -> None:
+    """Naive oracle: count the hours in which the session would run during the maintenance."""
+    hours = range(start, 100 if length is None else start + length)
+    one = window(start, None if length is None else start + length, ahead=ahead)
+    seen = range(run) if ahead and run is not None else range(1)
+    expected = any(hour in hours for hour in seen)
+    assert one.withholds(NOW, None if run is None else run * 3600) is expected
+
+
+@given(
     st.lists(
         st.builds(
             window,

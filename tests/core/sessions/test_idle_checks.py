@@ -345,6 +345,89 @@ def test_network_checker_needs_a_recent_report_and_exempts_batch() -> None:
     assert judge([session(found, type=SessionType.BATCH, **used)], tables, NOW) == []
 
 
+_seconds = st.none() | st.integers(0, 400)
+
+
+@given(
+    grace=st.integers(0, 100),
+    kept=_seconds,
+    used=_seconds,
+    reported=_seconds,
+    trusted=_seconds,
+    maximum=st.sampled_from([60, 90, 200]),
+    now=st.integers(0, 500),
+)
+def test_network_judgement_equals_a_count_of_idle_seconds(
+    grace: int,
+    kept: int | None,
+    used: int | None,
+    reported: int | None,
+    trusted: int | None,
+    maximum: int,
+    now: int,
+) -> None:
+    """Naive oracle: count the seconds before the last report in which nothing happened."""
+
+    def at(seconds: int | None) -> datetime | None:
+        return None if seconds is None else START + timedelta(seconds=seconds)
+
+    one = replace(
+        applied(kind=CheckerType.NETWORK, max_seconds=maximum, initial_grace_seconds=grace),
+        kept_alive_at=at(kept),
+    )
+    found = session(one, started_at=START, used_at=at(used), reported_at=at(reported))
+    (judgement,) = judge([found], {}, START + timedelta(seconds=now), at(trusted))
+    events = {0, grace, *(n for n in (kept, used, trusted) if n is not None)}
+
+    def idle_seconds(until: int) -> int:
+        count = 0
+        while until - count >= 0 and not any(event > until - count for event in events):
+            if until - count in events:
+                return count
+            count += 1
+        return 0
+
+    # A report is later than now if another manager, whose clock is ahead, received it.
+    is_idle = (
+        reported is not None
+        and now - reported <= 60
+        and idle_seconds(min(reported, now)) >= maximum
+    )
+    assert judgement.is_due is (is_idle and now >= max(grace, kept or 0))
+    if judgement.ends_at is not None:
+        assert judgement.ends_at == START + timedelta(seconds=max(events) + maximum)
+    assert judgement.ends_at is not None or not judgement.is_due
+
+
+@given(
+    grace=st.integers(0, 100),
+    kept=_seconds,
+    maximum=st.sampled_from([60, 90, 200]),
+    warnings=st.sampled_from([(), (30,), (80, 20)]),
+    now=st.integers(0, 500),
+)
+def test_lifetime_judgement_counts_the_seconds_since_the_start(
+    grace: int, kept: int | None, maximum: int, warnings: tuple[int, ...], now: int
+) -> None:
+    """Neither use nor a keep-alive postpones the end."""
+    kind = CheckerType.LIFETIME
+    one = replace(
+        applied(
+            kind=kind,
+            max_seconds=maximum,
+            initial_grace_seconds=grace,
+            warnings_seconds=warnings,
+        ),
+        kept_alive_at=None if kept is None else START + timedelta(seconds=kept),
+    )
+    found = session(one, started_at=START, used_at=START + timedelta(seconds=now))
+    (judgement,) = judge([found], {}, START + timedelta(seconds=now))
+    left = sum(1 for second in range(grace + maximum) if second >= now)
+    assert judgement.is_due is (left == 0)
+    is_shown = left <= max([maximum // 2, *warnings])
+    assert judgement.status is (CheckStatus.IDLE if is_shown else CheckStatus.ACTIVE)
+
+
 def test_strictest_judgement_is_the_earliest_end_that_is_not_a_dry_run() -> None:
     dry = Checker("d", "dry", CheckerType.LIFETIME, settings(max_seconds=60, thresholds={}))
     long = Checker("l", "long", CheckerType.LIFETIME, settings(max_seconds=9000, thresholds={}))

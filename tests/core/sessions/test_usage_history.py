@@ -54,6 +54,62 @@ def test_sample_is_the_mean_of_the_readings_in_its_interval(steps: list[tuple[in
     assert len(samples) == len(expected)
 
 
+_usages = st.fixed_dictionaries(
+    {},
+    optional={
+        "cpu_cores": st.integers(0, 8),
+        "net_rx_bytes": st.integers(0, 2000),
+        "devices": st.lists(
+            st.fixed_dictionaries(
+                {"id": st.sampled_from(["g0", "g1"])},
+                optional={"utilization_percent": st.integers(0, 100)},
+            ),
+            max_size=2,
+            unique_by=lambda device: device["id"],
+        ),
+    },
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.sampled_from("kl"), _usages), max_size=40))
+def test_samples_of_several_kernels_equal_a_naive_aggregation(
+    heartbeats: list[tuple[int, str, dict[str, Any]]],
+) -> None:
+    sampler, time = Sampler(), 0
+    values: dict[tuple[str, int, str], list[float]] = defaultdict(list)
+    history: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
+    intervals: set[tuple[str, int]] = set()
+    samples: list[Sample] = []
+    for step, kernel, usage in heartbeats:
+        time += step
+        sampler.add(kernel, reading(time, **usage))
+        start = time // 15 * 15
+        intervals.add((kernel, start))
+        if "cpu_cores" in usage:
+            values[kernel, start, "cpu_cores"].append(usage["cpu_cores"])
+        for device in usage.get("devices", ()):
+            if "utilization_percent" in device:
+                values[kernel, start, device["id"]].append(device["utilization_percent"])
+        if history[kernel] and "net_rx_bytes" in usage:
+            before, last = history[kernel][-1]
+            received = usage["net_rx_bytes"] - last.get("net_rx_bytes", 10**9)
+            if before < time and received >= 0:
+                name = "net_rx_bytes_per_second"
+                values[kernel, start, name].append(received / (time - before))
+        history[kernel].append((time, usage))
+        samples += sampler.ended(time_at(time))
+    samples += sampler.all()
+    found: dict[tuple[str, int, str], float] = {}
+    for sample in samples:
+        start = int((sample.at - START).total_seconds())
+        found |= {(sample.kernel_id, start, name): n for name, n in sample.metrics.items()}
+        for device, metrics in sample.devices.items():
+            if metrics:
+                found[sample.kernel_id, start, device] = metrics["utilization_percent"]
+    assert found == pytest.approx({key: fmean(numbers) for key, numbers in values.items()})
+    assert len(samples) == len(intervals)
+
+
 def test_counters_become_rates_and_a_restarted_counter_gives_no_rate() -> None:
     sampler = Sampler()
     sampler.add("k", reading(0, net_rx_bytes=1000))

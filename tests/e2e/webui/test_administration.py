@@ -148,7 +148,7 @@ async def test_policies_of_each_kind_are_created(
         await ui.fill(Resource_limits="cpu=8 mem=16g cuda.device=unlimited")
         await ui.fill(
             Maximum_number_of_concurrent_sessions="5",
-            **{"Idle timeout (seconds; 0: no limit)": "600"},
+            **{"Idle timeout (0: no limit)": "10min"},
         )
         await ui.fill(Storage_hosts_with_permissions="local: mount-in-session")
         await ui.choose("Slots that are not listed", "no limit")

@@ -24,7 +24,8 @@ async def test_budget_is_created_and_a_spent_one_is_shown_as_blocked(
         try:
             ui = await opened(Entities, "admin", "/projects?tab=budgets")
             await ui.page.get_by_role("button", name="New budget").click()
-            await ui.fill(Project=name, Budget="0")
+            await ui.choose("Project", name)
+            await ui.fill(Budget="0")
             await ui.choose("When the budget is spent", "Start no sessions")
             await ui.save()
             await ui.row(name).get_by_text("Start no sessions").wait_for()

@@ -163,3 +163,27 @@ async def test_a_sign_in_leads_to_start_in_the_language_of_the_browser(
     await page.locator(".navbar-toggler").click()
     await page.get_by_role("link", name="시작", exact=True).click()
     await page.wait_for_url(f"{hub.url}/services/bai/start")
+
+
+async def test_lists_do_not_scroll_sideways(opened: Opener[Shell]) -> None:
+    """Rows are cards on a phone; the agents fit in a usual window of an administrator."""
+    ui = await opened(Shell, "admin", "/agents", viewport={"width": 1440, "height": 900})
+    fits = "() => [...document.querySelectorAll('.bai-table')].every("
+    fits += "table => table.scrollWidth <= table.clientWidth)"
+    await ui.page.locator(".bai-table .ant-table-row").first.wait_for()
+    assert await ui.page.evaluate(fits)
+    await ui.page.set_viewport_size(NARROW)
+    for name in ("agents", "users", "projects", "images"):
+        await visit(ui, name)
+        await ui.page.locator(".bai-table .ant-table-row").first.wait_for()
+        assert await ui.page.evaluate(fits), name
+
+
+async def test_sidebar_shows_the_selected_page(opened: Opener[Shell]) -> None:
+    viewport = {"width": 1280, "height": 500}
+    ui = await opened(Shell, "admin", "/system", viewport=viewport)
+    link = ui.page.locator("nav .ant-menu-item-selected")
+    await link.wait_for()
+    box = await link.bounding_box()
+    assert box is not None
+    assert 0 <= box["y"] <= viewport["height"] - box["height"]

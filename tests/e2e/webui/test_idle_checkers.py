@@ -67,10 +67,16 @@ async def test_checker_is_created_bound_as_a_dry_run_and_replayed(
     ui = await opened(Entities, "admin", "/idle-checkers")
     try:
         await ui.page.get_by_role("button", name="New idle checker").click()
+        await ui.choose("Type", "Network inactivity")
+        await ui.drawer.get_by_label("Keep-alives per session").wait_for()
+        assert await ui.drawer.get_by_label("Thresholds").count() == 0
+        await ui.choose("Type", "Utilization")
         await ui.drawer.get_by_text("If empty: all metrics are below").wait_for()
         await ui.fill(Name=name, Thresholds="cpu_util")
-        await ui.choose("Type", "Utilization")
-        await ui.drawer.get_by_label("Window or maximum (seconds)").fill("600")
+        await ui.drawer.get_by_label("Window or maximum").fill("soon")
+        await ui.save()
+        await ui.drawer.get_by_text("A duration, such as 30min").last.wait_for()
+        await ui.drawer.get_by_label("Window or maximum").fill("10min")
         await ui.save()
         await ui.drawer.get_by_text("such as cpu_util=5").last.wait_for()
         await ui.fill(Thresholds="cpu_util=5 cuda_util=5")
@@ -80,6 +86,7 @@ async def test_checker_is_created_bound_as_a_dry_run_and_replayed(
         await ui.drawer.get_by_text("Stopped wrongly").wait_for()
         checker = checked(admin.get(f"/idle-checkers/{name}"), 200)
         assert checker["thresholds"] == {"cpu_util": 5, "cuda_util": 5}
+        assert checker["max_seconds"] == 600
 
         await ui.page.goto(ui.page.url.split("?")[0] + "?tab=idle-bindings")
         await ui.page.get_by_role("button", name="New binding").click()

@@ -48,6 +48,13 @@ async def test_notification_is_shown_and_its_channels_are_chosen(
         assert text is not None
         assert text["width"] >= 200
         await ui.page.set_viewport_size(size)
+        # The bell shows the number of unread notifications, and lists them.
+        unread = checked(rest.get("/notifications?is_read=false"), 200)["total"]
+        await ui.page.get_by_role("button", name=f"Notifications, {unread} unread").click()
+        bell = ui.page.get_by_role("dialog").filter(has_text="All notifications")
+        await bell.get_by_text(title).wait_for()
+        await ui.page.keyboard.press("Escape")
+        await bell.wait_for(state="hidden")
         await row.get_by_role("button", name="Mark as read").click()
         await row.get_by_text("yes", exact=True).wait_for()
 

@@ -4,7 +4,8 @@ import type { Session } from '../src/data/sessions/sessions';
 vi.stubGlobal('window', { addEventListener: () => undefined });
 vi.mock('../src/data/client', () => ({ api: {}, ApiError: Error }));
 
-const { endingCheck, hasFailed, otherNotices } = await import('../src/data/sessions/sessions');
+const { endingCheck, exitCodeOf, hasFailed, otherNotices } =
+  await import('../src/data/sessions/sessions');
 
 test.each([
   ['batch', 'TERMINATED', 'failure', true],
@@ -14,6 +15,17 @@ test.each([
   ['interactive', 'TERMINATED', 'failure', false]
 ])('a %s session with status %s and result %s: failed is %s', (type, status, result, expected) => {
   expect(hasFailed({ type, status, result } as Session)).toBe(expected);
+});
+
+test.each([
+  ['interactive', 'undefined', 0, null],
+  ['interactive', 'failure', 137, 137],
+  ['batch', 'success', 0, 0],
+  ['batch', 'failure', 0, null],
+  ['batch', 'failure', 143, 143],
+  ['batch', 'undefined', null, null]
+])('a %s session with the result %s and exit code %s shows %s', (type, result, code, expected) => {
+  expect(exitCodeOf({ type, result, exit_code: code } as Session)).toBe(expected);
 });
 
 const check = (values: object) => ({

@@ -1,3 +1,4 @@
+import { useEffect, useRef } from 'react';
 import { Menu } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useLocation } from '@tanstack/react-router';
@@ -12,6 +13,11 @@ export function Navigation({ onNavigate }: { onNavigate?: () => void }) {
   const { data: me } = useQuery(meQuery);
   const pages = pagesFor(me?.role).filter(page => !page.isInAccountMenu);
   const current = pages.find(page => pathname.startsWith(page.path));
+  // The list of administrators is longer than most windows.
+  const nav = useRef<HTMLElement>(null);
+  useEffect(() => {
+    nav.current?.querySelector('.ant-menu-item-selected')?.scrollIntoView({ block: 'nearest' });
+  }, [current]);
   const items = (ofAdministrators: boolean) =>
     pages
       .filter(page => (page.roles !== undefined) === ofAdministrators)
@@ -26,7 +32,7 @@ export function Navigation({ onNavigate }: { onNavigate?: () => void }) {
       }));
   const administration = items(true);
   return (
-    <nav aria-label={t('shell.pages')}>
+    <nav ref={nav} aria-label={t('shell.pages')}>
       <Menu
         mode="inline"
         selectedKeys={current ? [current.path] : []}

@@ -133,7 +133,7 @@ export interface Entity {
    * reason.
    */
   isDeletable?: (item: Item) => boolean;
-  /** Rendered in the form of a new object, to fill in fields that depend on other fields. */
+  /** Rendered in the form of a new object, to fill in fields. */
   Prefill?: ComponentType;
   /** Whether there is no drawer, because the list shows all fields. */
   hasNoDetails?: boolean;

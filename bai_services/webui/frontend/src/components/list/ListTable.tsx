@@ -72,7 +72,9 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
       if (!hasSpace || hidden.includes(column.key)) {
         return [];
       }
-      return [column.sorter ? { ...column, sortOrder: orderOf(column.key) } : column];
+      // On a phone, each row is a card, in which the style sheet shows the titles of the columns.
+      const shown = { ...column, onCell: () => ({ 'data-title': column.title }) as object };
+      return [column.sorter ? { ...shown, sortOrder: orderOf(column.key) } : shown];
     });
   }, [props.columns, hidden, sort, screens]);
   const onSort = useLatest(

@@ -33,6 +33,17 @@ export const isPending = (session: Session) => PENDING.includes(session.status);
 export const hasFailed = ({ type, status, result }: Session) =>
   type === 'batch' && status === 'TERMINATED' && result === 'failure';
 
+/**
+ * The exit code with which the session ended, or null. A code of 0 says that the session ended by
+ * itself only if its command has succeeded: a session that is stopped can also end with it.
+ */
+export const exitCodeOf = ({
+  type,
+  result,
+  exit_code: code
+}: Pick<Session, 'type' | 'result' | 'exit_code'>) =>
+  code === 0 && (type !== 'batch' || result !== 'success') ? null : code;
+
 /** Whether the caller, such as a monitor, may neither change the session nor read its log. */
 export const isOnlyRead = (session: Session) => session.hidden_fields.length > 0;
 

@@ -144,6 +144,7 @@ export const AGENTS: Entity = {
     {
       key: 'endpoint',
       isSortable: true,
+      isOptional: true,
       render: agent => endpointOf(agent)
     },
     {
@@ -159,12 +160,12 @@ export const AGENTS: Entity = {
     },
     { key: 'schedulable', isSortable: true },
     { key: 'resource_group', isSortable: true },
-    { key: 'started_at', render: agent => <Started agent={agent} /> },
+    { key: 'started_at', isOptional: true, render: agent => <Started agent={agent} /> },
     { key: 'allocation', render: agent => <Allocation agent={agent} /> },
     { key: 'load', render: agent => <CurrentLoad agent={agent} /> },
     { key: 'disk', render: agent => <Disk agent={agent} /> },
     { key: 'kernels' },
-    { key: 'tags', render: agent => <Tags agent={agent} /> },
+    { key: 'tags', isOptional: true, render: agent => <Tags agent={agent} /> },
     { key: 'last_heartbeat_at', isSortable: true, isOptional: true },
     { key: 'created_at', isSortable: true, isOptional: true }
   ],

@@ -1,3 +1,5 @@
+import { useEffect } from 'react';
+import { Form } from 'antd';
 import i18next from 'i18next';
 import type { Entity } from '../../components/entities/entity';
 import { formatTime } from '../../components/time';
@@ -15,6 +17,23 @@ const time = (text: unknown) =>
     '–'
   );
 
+/** A rule, with its time zone if that is not the reader's: all times of the page are local. */
+function Rule({ item, rule }: { item: Item; rule: unknown }) {
+  if (typeof rule !== 'string' || rule === '') {
+    return '–';
+  }
+  const zone = String(item['time_zone']);
+  return zone === timeZone() ? (
+    rule
+  ) : (
+    <>
+      {rule}
+      <br />
+      <small>{zone}</small>
+    </>
+  );
+}
+
 const nextStarts = (item: Item) => (item['next_starts'] ?? []) as string[];
 
 export const SCHEDULES: Entity = {
@@ -26,9 +45,9 @@ export const SCHEDULES: Entity = {
   columns: [
     { key: 'name', isSortable: true },
     { key: 'next_starts', render: item => time(nextStarts(item)[0]) },
-    { key: 'start' },
-    { key: 'stop' },
-    { key: 'time_zone' },
+    { key: 'start', render: item => <Rule item={item} rule={item['start']} /> },
+    { key: 'stop', render: item => <Rule item={item} rule={item['stop']} /> },
+    { key: 'time_zone', isOptional: true },
     {
       key: 'last_status',
       isSortable: true,
@@ -70,8 +89,16 @@ export const SCHEDULES: Entity = {
   ],
   writers: ['user', 'admin', 'superadmin'],
   canCreate: true,
-  canDelete: true
+  canDelete: true,
+  Prefill: LocalTimeZone
 };
+
+/** Fills in the time zone of the browser. */
+function LocalTimeZone() {
+  const form = Form.useFormInstance();
+  useEffect(() => form.setFieldValue('time_zone', timeZone()), [form]);
+  return null;
+}
 
 /** The fields of the sessions, as JSON. */
 function Request({ item }: { item: Item }) {

@@ -4,7 +4,13 @@ import { useTranslation } from 'react-i18next';
 import { SessionTag, StatusTag } from '../../components/StatusTag';
 import { withLocalTimes } from '../../components/time';
 import { statusText } from '../../i18n/reasonText';
-import { hasFailed, hasSuspension, isPending, type Session } from '../../data/sessions/sessions';
+import {
+  exitCodeOf,
+  hasFailed,
+  hasSuspension,
+  isPending,
+  type Session
+} from '../../data/sessions/sessions';
 
 /** What the agent does before the session starts, for example the pull of its image. */
 interface Preparation {
@@ -19,14 +25,13 @@ export function SessionStatus({ session }: { session: Session }) {
   const progress = session.progress as Preparation;
   const isPulling = session.status === 'PREPARING' && progress.stage === 'pull';
   const info = statusText(i18n, session);
+  const code = exitCodeOf(session);
   const reasons = reasonsOf(session, info, i18n.language);
   return (
     <div className="bai-tags">
       {isPulling ? <StatusTag status="PULLING" /> : <SessionTag session={session} />}
-      {hasFailed(session) && session.exit_code !== null && (
-        <span className="bai-secondary">
-          {t('sessions.exit-code', { code: String(session.exit_code) })}
-        </span>
+      {hasFailed(session) && code !== null && (
+        <span className="bai-secondary">{t('sessions.exit-code', { code: String(code) })}</span>
       )}
       {reasons.length > 0 && (
         <Popover

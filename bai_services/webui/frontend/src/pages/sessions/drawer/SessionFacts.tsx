@@ -7,7 +7,7 @@ import { personal } from '../../../components/personal';
 import { SlotTags } from '../../../components/SlotTags';
 import { SessionTag, StatusTag } from '../../../components/StatusTag';
 import { formatTime, withLocalTimes } from '../../../components/time';
-import { isPending, otherNotices, type Session } from '../../../data/sessions/sessions';
+import { exitCodeOf, isPending, otherNotices, type Session } from '../../../data/sessions/sessions';
 import { statusText } from '../../../i18n/reasonText';
 import { readDataSearch } from '../../data/search';
 import { DeviceTags } from '../list/DeviceTags';
@@ -21,13 +21,13 @@ export function SessionFacts({ session }: { session: Session }) {
   const { t, i18n } = useTranslation();
   const timeOf = (time: string | null) => time && formatTime(time, i18n.language);
   const info = statusText(i18n, session);
+  const code = exitCodeOf(session);
   const rows = [
     { key: 'status', children: <SessionTag session={session} /> },
     { key: 'info', children: info && <bdi>{info}</bdi> },
     {
       key: 'result',
-      children:
-        session.exit_code !== null && t('sessions.exit-code', { code: String(session.exit_code) })
+      children: code !== null && t('sessions.exit-code', { code: String(code) })
     },
     { key: 'id', children: <Typography.Text copyable>{session.id}</Typography.Text> },
     { key: 'type', children: t(`types.${session.type}`) },
