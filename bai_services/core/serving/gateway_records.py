@@ -22,9 +22,10 @@ class ReplicaRoute:
     # Sent to the replica in the header `Authorization: token SECRET`; "" if it needs none.
     secret: str = field(repr=False)
     is_draining: bool  # gets no new request; reported when its last one has ended
-    # The health check of its revision: path, and expected status; "": that of the endpoint.
+    # The health check of its revision: path ("": that of the endpoint), status, and time limit.
     health_path: str = ""
     health_status: int = 0  # 0: any below 400
+    health_seconds: float = 0.0  # 0: that of the gateway
     protocol: Protocol = Protocol.HTTP
 
 
