@@ -22,6 +22,7 @@ log = logging.getLogger("bai_services.gateway")
 # Short interval for replicas that are not ready: requests may wait for them.
 UNREADY_SECONDS = 0.25
 READY_SECONDS = 5.0
+# Time limit of a check whose revision sets none, and of its connection.
 TIMEOUT_SECONDS = 4.0
 # Consecutive failures after which a replica gets no requests, and is reported as failed.
 MAX_FAILURES = 3
@@ -103,8 +104,9 @@ class HealthChecks:
     async def _is_healthy(self, replica: Replica, endpoint: Endpoint) -> bool:
         assert self._session is not None
         path = replica.route.health_path or endpoint.route.health_path
+        seconds = replica.route.health_seconds or TIMEOUT_SECONDS
         if replica.route.protocol is Protocol.GRPC:
-            return await _speaks_grpc(replica, path)
+            return await _speaks_grpc(replica, path, seconds)
         headers = {}
         if replica.route.secret:
             headers["Authorization"] = f"token {replica.route.secret}"
@@ -114,17 +116,17 @@ class HealthChecks:
             async with self._session.get(
                 URL(url, encoded=True),
                 headers=headers,
-                timeout=ClientTimeout(TIMEOUT_SECONDS),
+                timeout=ClientTimeout(seconds, sock_connect=TIMEOUT_SECONDS),
                 allow_redirects=False,
             ) as response:
                 return response.status == expected if expected else response.status < 400
         return False
 
 
-async def _speaks_grpc(replica: Replica, path: str) -> bool:
+async def _speaks_grpc(replica: Replica, path: str, seconds: float) -> bool:
     try:
         found = await grpc_health.check(
-            replica.host, replica.port, replica.route.secret, path, TIMEOUT_SECONDS
+            replica.host, replica.port, replica.route.secret, path, seconds
         )
     except (TimeoutError, OSError):
         return False

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 
 from tests.e2e.sessions import checked
 from tests.e2e.test_models import deployed, script
+from tests.e2e.test_serving import REVOKE_SECONDS
 from tests.hub import ROOT, RunningHub
 from tests.testbed.skip import skip_or_fail
 from tests.testbed.wait import wait_until
@@ -106,5 +108,11 @@ def test_official_client_reaches_a_replica_through_haproxy(any_hub: RunningHub) 
         assert httpx.post(url, headers=headers).status_code == 501
         counted = lambda: checked(rest.get(f"/endpoints/{NAME}"), 200)["requests"] >= 3  # noqa: E731
         wait_until(counted, 30, "the report of the gateway")
+        ticks = channel.unary_stream(f"{PREFIX}/Tick")(b"", metadata=metadata)
+        assert next(ticks) == b"tick"
         checked(rest.delete(f"/endpoints/{NAME}/tokens/app"), 204)
+        began = time.monotonic()
+        with pytest.raises(grpc.RpcError):
+            for _ in ticks:
+                assert time.monotonic() - began < REVOKE_SECONDS
         wait_until(lambda: code_of(token) is grpc.StatusCode.UNAUTHENTICATED, 10, "the revocation")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -32,6 +33,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/slow":
             time.sleep(1)
         self.send_response(200)
+        if self.path == "/endless":
+            self.end_headers()
+            while True:
+                self.wfile.write(b"part")
+                time.sleep(0.1)
         self.send_header("Content-Length", "2")
         self.end_headers()
         self.wfile.write(b"ok")
@@ -44,6 +50,8 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler)
 """
 SMALL = {"resources": {"cpu": "1", "mem": "256m"}}
 BODY_BYTES = 100 * 2**20
+# Gateways need at most 5 s; the machine may be busy.
+REVOKE_SECONDS = 10
 
 
 class Load:
@@ -197,6 +205,7 @@ def test_replicas_follow_the_load_from_zero_to_three_and_back(docker_hub: Runnin
         # The gateway holds the first request until a replica serves. Its body is large.
         response = calls.post("/", content=bytes(BODY_BYTES))
         assert (response.status_code, response.text) == (200, "ok")
+        revoke_during_a_stream(rest, calls, name)
         is_over = threading.Event()
 
         def call() -> set[int]:
@@ -216,6 +225,21 @@ def test_replicas_follow_the_load_from_zero_to_three_and_back(docker_hub: Runnin
         numbers = [each["replicas"] for each in changes]
         assert numbers[0] == numbers[-1] == 0
         assert max(numbers) == 3
+
+
+def revoke_during_a_stream(rest: httpx.Client, calls: httpx.Client, name: str) -> None:
+    made = checked(rest.post(f"/endpoints/{name}/tokens", json={"name": "stream"}), 201)
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    is_valid = lambda: calls.get("/", headers=headers).status_code == 200  # noqa: E731
+    wait_until(is_valid, 10, "the token to be valid")
+    with calls.stream("GET", "/endless", headers=headers) as response:
+        parts = response.iter_raw()
+        assert next(parts)
+        checked(rest.delete(f"/endpoints/{name}/tokens/stream"), 204)
+        began = time.monotonic()
+        with pytest.raises(httpx.TransportError):
+            for _ in parts:
+                assert time.monotonic() - began < REVOKE_SECONDS
 
 
 def wait_for_text(calls: httpx.Client, path: str, text: str) -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from bai_services.gateway import exchange, manager_link
+from bai_services.gateway import exchange, health, manager_link
 from bai_services.gateway.health import TIMEOUT_SECONDS
 from tests.testbed.wait import wait_until_async
 
@@ -198,6 +198,22 @@ async def test_replica_is_checked_according_to_its_revision(bed: Bed) -> None:
     await bed.gateway()
     await bed.ready(2)
     assert {await get(bed, "/echo") for _ in range(6)} == {(200, "r1"), (200, "r2")}
+
+
+async def test_slow_health_check_has_the_time_limit_of_its_revision(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "TIMEOUT_SECONDS", 0.05)
+    slow, other = await bed.upstream("r1"), await bed.upstream("r2")
+    route = slow.route(health_path="/wait", health_seconds=30)
+    await bed.manager.set(endpoint_route(route, other.route(health_path="/wait")))
+    gateway = await bed.gateway()
+    replicas = gateway.routes.by_name[b"chat"].replicas
+    await wait_until_async(lambda: replicas["r2"].failures >= 3, 10, "failures of the other one")
+    assert replicas["r1"].failures == 0
+    slow.release.set()
+    await bed.ready()
+    assert await get(bed, "/echo") == (200, "r1")
 
 
 @both_engines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,9 +21,16 @@ def count(request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         yield b"%d" % number
 
 
+def tick(request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+    while context.is_active():
+        yield b"tick"
+        time.sleep(0.1)
+
+
 methods = {
     "Echo": grpc.unary_unary_rpc_method_handler(echo),
     "Count": grpc.unary_stream_rpc_method_handler(count),
+    "Tick": grpc.unary_stream_rpc_method_handler(tick),
 }
 server = grpc.server(ThreadPoolExecutor(4))
 server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Model", methods),))

@@ -25,6 +25,7 @@ class ReplicaRoute(ResponseModel):
     is_draining: bool
     health_path: str
     health_status: int
+    health_seconds: float
     protocol: str
 
 

@@ -22,9 +22,11 @@ class ReplicaRoute:
     # Sent to the replica in the header `Authorization: token SECRET`; "": no header.
     secret: str = field(repr=False)
     is_draining: bool  # gets no new requests; reported when its last request has ended
-    # The health check of the revision: path and expected status; "": the path of the endpoint.
+    # The health check of the revision: path ("": the path of the endpoint), expected status, and time
+    # limit.
     health_path: str = ""
     health_status: int = 0  # 0: any below 400
+    health_seconds: float = 0.0  # 0: that of the gateway
     protocol: Protocol = Protocol.HTTP
 
 

@@ -118,6 +118,9 @@ class GatewayStore:
                 endpoint_revisions.c.settings["health", "expected_status"]
                 .as_integer()
                 .label("health_status"),
+                endpoint_revisions.c.settings["health", "timeout_seconds"]
+                .as_float()
+                .label("health_seconds"),
             )
             .outerjoin_from(
                 endpoint_replicas,

@@ -146,6 +146,7 @@ class GatewayRoutes:
                     # None: the revision was deleted.
                     health_path=row["health_path"] or "",
                     health_status=row["health_status"] or 0,
+                    health_seconds=row["health_seconds"] or 0.0,
                     protocol=Protocol(row["protocol"]),
                 )
             )

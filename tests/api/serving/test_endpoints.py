@@ -352,7 +352,7 @@ async def test_gateways_check_a_replica_according_to_its_revision(api: Api) -> N
         (endpoint,) = (await routes(api))["endpoints"]
     (replica,) = endpoint["replicas"]
     assert (endpoint["health_path"], replica["health_path"]) == ("/a", "/a")
-    assert replica["health_status"] == 200
+    assert (replica["health_status"], replica["health_seconds"]) == (200, 15)
     async with server(lambda: 204) as (url, _):
         (new,) = await ready(api, user, url)
         (endpoint,) = (await routes(api))["endpoints"]

@@ -53,6 +53,7 @@ export type EntityPath =
   | `/endpoints/${string}/replicas`
   | `/endpoints/${string}/audit-log`
   | `/endpoints/${string}/scalings`
+  | `/endpoints/${string}/usage`
   | `/endpoints/${string}/tokens`;
 
 export interface ItemPage {
