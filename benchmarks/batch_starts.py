@@ -160,7 +160,3 @@ def _agent(hub: RunningHub, folder: Path, key: str, capacity: int) -> Iterator[N
     finally:
         process.terminate()
         process.wait(30)
-
-
-if __name__ == "__main__":
-    print(rates(int(sys.argv[1]), int(sys.argv[2])))
