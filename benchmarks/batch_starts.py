@@ -4,7 +4,9 @@ The installation is complete (Hub, manager with its database, agents), and each 
 of its own. Only the engine does nothing: the command of a session ends as soon as it has started.
 All sessions are in the queue with the same start time, so their creation is not measured.
 ``batch_starts_per_second`` counts from that time to the last start; meanwhile sessions also end,
-and release their resources. ``batch_ends_per_second`` counts to the last end.
+and release their resources. ``batch_ends_per_second`` counts to
+the last end. ``manager_cpu_ms_per_batch`` is the CPU time of the manager for all steps of one
+session, without its creation.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.engines.base import Exit, Running
@@ -69,15 +72,16 @@ def rates(sessions: int, agents: int) -> dict[str, Any]:
         for key in ids:
             stack.enter_context(_agent(hub, folder, key, capacity=sessions))
         wait_until(lambda: _alive(admin) > agents, 60, "the agents")
-        _measure(admin, "warm", WARM_UP_SESSIONS)
+        manager = hub.process_of("manager")
+        _measure(admin, manager, "warm", WARM_UP_SESSIONS)
         return {
-            **_measure(admin, "bench", sessions),
+            **_measure(admin, manager, "bench", sessions),
             "batch_sessions": sessions,
             "batch_agents": agents,
         }
 
 
-def _measure(admin: httpx.Client, name: str, count: int) -> dict[str, Any]:
+def _measure(admin: httpx.Client, manager: psutil.Process, name: str, count: int) -> dict[str, Any]:
     # All sessions become eligible at the same time, when all of them are in the queue.
     starts_at = datetime.now(UTC) + timedelta(seconds=5 + count * CREATION_SECONDS)
     spec = {
@@ -96,6 +100,7 @@ def _measure(admin: httpx.Client, name: str, count: int) -> dict[str, Any]:
     began = starts_at.timestamp()
     if time.time() > began:
         raise RuntimeError("the creation of the sessions took too long")
+    time.sleep(began - time.time())
     query: dict[str, Any] = {"name__contains": f"{name}-", "limit": 1}
 
     def count_in(status: str) -> int:
@@ -106,6 +111,7 @@ def _measure(admin: httpx.Client, name: str, count: int) -> dict[str, Any]:
         time.sleep(0.5)
         return count_in("TERMINATED") == count
 
+    cpu_before = _cpu_seconds(manager)
     wait_until(have_ended, TIMEOUT_SECONDS, "the end of all sessions")
 
     def rate(field: str) -> float:
@@ -116,7 +122,13 @@ def _measure(admin: httpx.Client, name: str, count: int) -> dict[str, Any]:
     return {
         "batch_starts_per_second": rate("started_at"),
         "batch_ends_per_second": rate("terminated_at"),
+        "manager_cpu_ms_per_batch": round((_cpu_seconds(manager) - cpu_before) / count * 1000, 1),
     }
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    spent = process.cpu_times()
+    return float(spent.user + spent.system)
 
 
 def _alive(admin: httpx.Client) -> int:
@@ -148,7 +160,3 @@ def _agent(hub: RunningHub, folder: Path, key: str, capacity: int) -> Iterator[N
     finally:
         process.terminate()
         process.wait(30)
-
-
-if __name__ == "__main__":
-    print(rates(int(sys.argv[1]), int(sys.argv[2])))

@@ -3,7 +3,8 @@
 ``tasks_per_second``: task runs from waiting to succeeded, in runs of a graph whose tasks have no
 sessions. ``dispatch_ms``: from the end of a task until the next one is stored as queued, without
 the creation of its session. ``resume_lost``: task runs that are lost or repeated although the
-process that runs them is killed (SIGKILL) before random statements.
+process that runs them is killed (SIGKILL) before random statements. The figures of batch sessions
+without a Hub server are those of ``benchmarks/batch_starts.py``.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ from bai_services.manager.pipelines.runner import MAX_RUNS_PER_STEP, MAX_TASKS_P
 from tests.db.world import NOW, World, make_world
 from tests.testbed import ComponentMissing, forked, postgres
 
+from . import batch_starts
+
 EXIT_MISSING = 6
 WIDTH = 10
 KILL_AFTER = (2, 20)
@@ -59,6 +62,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--tasks", type=int, default=100, help="tasks of a run")
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--batches", type=int, default=300, help="batch sessions; 0: none")
+    parser.add_argument("--agents", type=int, default=2, help="agents that start them")
     spec = parser.parse_args()
     if spec.database == "postgres":
         try:
@@ -90,6 +95,8 @@ def _figures(urls: Sequence[str], spec: argparse.Namespace) -> dict[str, object]
         "kills": killed,
         "runs": spec.runs,
         "tasks": spec.tasks,
+        # Always with SQLite.
+        **(batch_starts.rates(spec.batches, spec.agents) if spec.batches else {}),
     }
 
 

@@ -44,6 +44,8 @@ def test_batch_sessions_report_result_exit_code_and_log(any_hub: RunningHub) -> 
         done = wait_for_end(rest, load)
         assert (done["result"], done["exit_code"]) == ("success", 0)
         assert done["status_info"] == "the command exited with code 0"
+        starters = {"process": "manager", "docker": "agent"}
+        assert done["started_by"] == starters[any_hub.engine]
         # stdout and stderr are separate pipes, so the order of their lines in the log can differ.
         lines = log_of(rest, load).splitlines()
         lines.remove("to stderr")

@@ -126,6 +126,7 @@ _WORK = (
 )
 _LAUNCH_FACTS = (
     sa.select(
+        sessions.c.id.label("session_id"),
         agents.c.id.label("agent_id"),
         agents.c.status.label("agent_status"),
         agents.c.engine,
@@ -143,7 +144,7 @@ _LAUNCH_FACTS = (
         images,
         (images.c.name == sessions.c.image) & (images.c.architecture == sessions.c.architecture),
     )
-    .where(sessions.c.id == _OF_SESSION, kernels.c.role == "main")
+    .where(sessions.c.id.in_(sa.bindparam("ids", expanding=True)), kernels.c.role == MAIN)
 )
 # The uid and gid of the processes of a session.
 _USER_IDS = (
@@ -349,15 +350,22 @@ class KernelStore:
                 found |= {row.id: (row.uid, row.gid) for row in rows}
         return found
 
-    async def launch_facts(self, session_id: str) -> LaunchFacts | None:
-        """Return the input of a launch plan; None while the session has no agent."""
+    async def launch_facts(self, session_ids: Sequence[str]) -> dict[str, LaunchFacts]:
+        """Return the input of launch plans, by session id; sessions without an agent are absent."""
+        facts: dict[str, LaunchFacts] = {}
         async with self._db.read() as tx:
-            found = await tx.execute(_LAUNCH_FACTS, {"of_session": session_id})
-            row = found.mappings().one_or_none()
-        if row is None:
-            return None
-        labels, digest = row["image_labels"] or {}, row["image_digest"] or ""
-        return LaunchFacts(**{**row, "image_labels": labels, "image_digest": digest})
+            for start in range(0, len(session_ids), CHUNK):
+                found = await tx.execute(_LAUNCH_FACTS, {"ids": session_ids[start : start + CHUNK]})
+                for row in found.mappings():
+                    # The image may no longer be registered.
+                    of_image = {
+                        "image_labels": row["image_labels"] or {},
+                        "image_digest": row["image_digest"] or "",
+                    }
+                    values = {**row, **of_image}
+                    session_id = values.pop("session_id")
+                    facts[session_id] = LaunchFacts(**values)
+        return facts
 
     async def mark_launched(self, session_id: str, at: datetime) -> bool:
         """Record that the launch plan was issued; return False if the status does not allow it."""

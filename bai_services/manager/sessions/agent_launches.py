@@ -10,7 +10,7 @@ from bai_services.core.errors import Conflict, Forbidden, NotFound, Unavailable
 from bai_services.core.sessions.agent_launch import BY_AGENT
 from bai_services.core.sessions.end_reason import EndReason, SessionEnd
 from bai_services.core.sessions.lifecycle import ENDED, Event, Result, Status
-from bai_services.db.sessions.kernels import KernelStore, KernelWork
+from bai_services.db.sessions.kernels import KernelStore, KernelWork, LaunchFacts
 from bai_services.db.sessions.rows import SessionView
 from bai_services.db.sessions.store import SessionStore
 
@@ -65,9 +65,9 @@ class AgentLaunches:
                 due[kernel.session_id] = order
             else:
                 orders.append(order)
-        plans = {}
+        plans, facts = {}, await self._plans.facts_of(sorted(due)) if due else {}
         for view in await self._store.views(sorted(due)):
-            if (plan := await self._plan(view)) is not None:
+            if (plan := await self._plan(view, facts.get(view.row.id))) is not None:
                 plans[view.row.id] = plan
         if plans:
             # A session that was stopped in the meantime is not started.
@@ -75,11 +75,11 @@ class AgentLaunches:
                 orders.append({**due[session_id], "plan": plans[session_id]})
         return orders
 
-    async def _plan(self, view: SessionView) -> dict[str, Any] | None:
+    async def _plan(self, view: SessionView, facts: LaunchFacts | None) -> dict[str, Any] | None:
         """Return the launch plan; end the session and return None if it cannot be started."""
         row = view.row
         try:
-            return (await self._plans.plan(view)).to_json()
+            return (await self._plans.plan(view, facts)).to_json()
         except (Forbidden, Conflict, NotFound, Unavailable) as error:
             # A kernel may already run if the order was sent before.
             is_sent = view.kernels[0].launched_at is not None

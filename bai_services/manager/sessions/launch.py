@@ -62,18 +62,9 @@ class LaunchPlans:
         self._kernels = kernels
         self._vfolders = vfolders
 
-    async def facts_of(self, session_id: str) -> LaunchFacts:
-        """Return the agent, image and user of a session.
-
-        Raises
-        ------
-        Conflict
-            If the session has no agent.
-        """
-        facts = await self._kernels.launch_facts(session_id)
-        if facts is None:
-            raise Conflict(f"session {session_id} has no agent yet", session_id=session_id)
-        return facts
+    async def facts_of(self, session_ids: Sequence[str]) -> dict[str, LaunchFacts]:
+        """Return the agents, images and users of sessions; those without an agent are absent."""
+        return await self._kernels.launch_facts(session_ids)
 
     async def user_ids(self, session_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Return the numeric user id and group id of each session, by session id."""
@@ -88,8 +79,8 @@ class LaunchPlans:
         """Return notices for the owner about the mounted folders."""
         return await self._vfolders.notices(row.owner_id, row.mounts)
 
-    async def plan(self, view: SessionKernels) -> LaunchPlan:
-        """Return the launch plan of a session (format: docs/protocols.md).
+    async def plan(self, view: SessionKernels, facts: LaunchFacts | None) -> LaunchPlan:
+        """Return the launch plan of a session (format: docs/protocols.md), with ``facts_of`` it.
 
         Raises
         ------
@@ -99,7 +90,8 @@ class LaunchPlans:
             If the agent of a kernel is not alive.
         """
         row, kernel = view.row, view.kernels[0]
-        facts = await self.facts_of(row.id)
+        if facts is None:
+            raise Conflict(f"session {row.id} has no agent yet", session_id=row.id)
         if facts.agent_status != AgentStatus.ALIVE:
             raise Unavailable(
                 f"agent {facts.agent_id} is not responding; the session starts when the agent is "
@@ -217,7 +209,10 @@ class Launch:
                 session_id=session_id,
             )
         check_first_launch(view)
-        plan = await self._plans.plan(view) if row.status not in ENDED else None
+        plan = None
+        if row.status not in ENDED:
+            facts = await self._plans.facts_of([row.id])
+            plan = await self._plans.plan(view, facts.get(row.id))
         if plan is None or not await self._kernels.mark_launched(session_id, self._clock()):
             status = (await self._sessions.find(session_id)).status
             raise Conflict(
