@@ -40,6 +40,7 @@ PAGE_NAMES = frozenset(
         "resource-groups",
         "scheduler",
         "schedules",
+        "custom-images",
         "endpoints",
         "chat",
         "models",

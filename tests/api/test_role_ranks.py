@@ -215,6 +215,7 @@ ALWAYS_REJECTED = {
     "POST /auth/accounts/{owner}/identity-confirmation",
     "POST /sessions/{session}/activity",
     "POST /sessions/{session}/app-shares",
+    "POST /sessions/{session}/commit",
     "POST /sessions/{session}/detach",
     "POST /sessions/{session}/exited",
     "POST /sessions/{session}/idle-checks/keep-alive",

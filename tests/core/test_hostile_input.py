@@ -576,6 +576,31 @@ NOT_FROM_USERS = {
     "notifications.events.session_preempted",
     "notifications.session_events.event_of",
     "notifications.webhooks.payload",
+    # Names and labels of commits are tested in tests/core/cluster/test_custom_images.py, the output
+    # of probes in test_image_probe.py beside it.
+    *(
+        f"cluster.custom_images.{name}"
+        for name in (
+            "CommitRequest.from_json",
+            "check_commit_labels",
+            "check_custom_name",
+            "custom_image_name",
+            "labels_of",
+        )
+    ),
+    *(
+        f"cluster.image_probe.{name}"
+        for name in (
+            "cuda_requirement",
+            "derived_labels",
+            "is_ngc",
+            "needs_parts",
+            "parse_environ",
+            "parse_probe",
+            "python_number",
+            "session_environ",
+        )
+    ),
     "cluster.image_store.read_auth",
     "cluster.registries.api_url",
     "cluster.registries.is_scan_due",

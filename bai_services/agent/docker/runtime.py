@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,10 @@ log = logging.getLogger(__name__)
 
 PROBE_SECONDS = 60.0
 PROBE_POLL_SECONDS = 0.05
+# Longest time of the copy of the parts, several hundred MiB, to a new volume.
+FILL_SECONDS = 600
+# An old volume is kept for this time.
+MIN_UNUSED_SECONDS = 3600
 PROBE_MEMORY_BYTES = 512 * 2**20
 PROBE_LABEL = "bai.probe"
 VOLUME_LABEL = "bai.runtime"
@@ -110,30 +115,29 @@ class Runtime:
             log.warning("old volumes of the runtime image cannot be removed: %s", error)
 
     def _remove_unused(self, client: docker.APIClient) -> None:
-        filters = {"label": PROBE_LABEL}
-        for container in client.containers(all=True, filters=filters):
-            if time.time() - float(container["Created"]) > 2 * self._probe_seconds:
+        now = time.time()
+        for container in client.containers(all=True, filters={"label": PROBE_LABEL}):
+            if now - float(container["Created"]) > 2 * self._probe_seconds:
                 client.remove_container(container["Id"], force=True)
         runtime = _inspect(client, self._image)
         current = _volume_name(runtime) if runtime is not None else ""
-        filters = {"label": VOLUME_LABEL}
-        volumes = client.volumes(filters=filters).get("Volumes") or ()
-        for volume in volumes:
-            if volume["Name"] == current:
+        for container in client.containers(all=True, filters={"label": VOLUME_LABEL}):
+            name = str(container["Names"][0]).lstrip("/")
+            # Another agent on this engine may have another runtime image.
+            if name == current or now - float(container["Created"]) < MIN_UNUSED_SECONDS:
                 continue
+            client.remove_container(container["Id"], force=True)
             try:
-                # Docker refuses to remove a volume that a container uses.
-                client.remove_volume(volume["Name"])
+                client.remove_volume(name)
             except docker.errors.APIError as error:
+                # A session still uses the volume; Docker refuses to remove it.
                 if error.status_code not in (NOT_FOUND, CONFLICT):
                     raise
 
     def _volume(self, client: docker.APIClient, runtime: Mapping[str, Any]) -> str:
         """Return the volume of a runtime image; create and fill it if necessary."""
         name = _volume_name(runtime)
-        try:
-            client.inspect_volume(name)
-        except docker.errors.NotFound:
+        if _inspect_container(client, name) is None:
             _fill_volume(client, name, str(runtime["Id"]))
         return name
 
@@ -214,20 +218,43 @@ def _inspect(client: docker.APIClient, image: str) -> Mapping[str, Any] | None:
     return found
 
 
+def _inspect_container(client: docker.APIClient, name: str) -> Mapping[str, Any] | None:
+    try:
+        found: Mapping[str, Any] = client.inspect_container(name)
+    except docker.errors.APIError as error:
+        if error.status_code == NOT_FOUND:
+            return None
+        raise
+    return found
+
+
 def _fill_volume(client: docker.APIClient, name: str, image_id: str) -> None:
     """Create a volume with the content of the runtime image.
 
-    Docker copies the content of an image's folder into a new volume when it creates a container.
+    Docker copies the content of an image's folder into an empty volume when it creates a container.
+    The container has the name of the volume and remains: it exists only if the copy is complete,
+    and with it the volume is in use, so that `docker volume prune` keeps it.
     """
-    client.create_volume(name, labels={VOLUME_LABEL: image_id})
+    timeout = client.timeout
+    # The client belongs to this thread.
+    client.timeout = FILL_SECONDS
     try:
+        # An interrupted copy may have left a part of the files.
+        with suppress(docker.errors.NotFound):
+            client.remove_volume(name)
+        client.create_volume(name, labels={VOLUME_LABEL: image_id})
         host = client.create_host_config(binds=[f"{name}:{PARTS}"])
-        created = client.create_container(image_id, host_config=host, labels={PROBE_LABEL: "fill"})
-        client.remove_container(created["Id"], force=True)
-    except BaseException:
-        # A volume that was filled in part must not be used.
-        client.remove_volume(name, force=True)
-        raise
+        client.create_container(
+            image_id, name=name, host_config=host, labels={VOLUME_LABEL: image_id}
+        )
+    except docker.errors.APIError as error:
+        if error.status_code != CONFLICT:
+            raise
+        raise Unavailable(
+            "the platform's parts are being copied to this machine; try again shortly"
+        ) from error
+    finally:
+        client.timeout = timeout
 
 
 def _starter(image_id: str, volume: str) -> Callable[[docker.APIClient], str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .image_labels import MAX_LABEL_CHARACTERS, MAX_LABELS, PREFIX
+from .image_probe import derived_labels, parse_environ
 
 INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",
@@ -103,6 +104,7 @@ def parse_manifest(document: Any) -> Manifest | Sequence[Platform]:
 def parse_config(document: Any) -> ImageConfig:
     """Return the architecture and the labels of an image configuration.
 
+    For images with CUDA, labels of the platform are derived from their variables.
     Labels that are not texts are dropped. If there are too many labels, or they are too long, only
     the labels of the platform remain.
 
@@ -124,6 +126,8 @@ def parse_config(document: Any) -> ImageConfig:
     }
     if len(labels) > MAX_LABELS:
         labels = {name: text for name, text in labels.items() if name.startswith(PREFIX)}
+    environ = parse_environ(config.get("Env") if isinstance(config, dict) else None)
+    labels = derived_labels(environ, labels)
     return ImageConfig(_architecture(document.get("architecture")), labels)
 
 

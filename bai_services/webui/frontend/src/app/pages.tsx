@@ -8,6 +8,7 @@ import {
   BranchesOutlined,
   CalendarOutlined,
   CloudOutlined,
+  CodeSandboxOutlined,
   ClusterOutlined,
   DashboardOutlined,
   DatabaseOutlined,
@@ -42,6 +43,7 @@ export type PagePath =
   | '/sessions'
   | '/launch'
   | '/schedules'
+  | '/custom-images'
   | '/endpoints'
   | '/chat'
   | '/models'
@@ -128,6 +130,12 @@ export const PAGES: readonly Page[] = [
     title: 'pages.schedules',
     icon: <CalendarOutlined />,
     chapter: 'user-guide.html#schedules'
+  },
+  {
+    path: '/custom-images',
+    title: 'pages.custom-images',
+    icon: <CodeSandboxOutlined />,
+    chapter: 'user-guide.html#custom-images'
   },
   {
     path: '/pipelines',

@@ -220,6 +220,16 @@ const schedules = createRoute({
   validateSearch: readEntitySearch
 });
 
+const customImages = createRoute({
+  getParentRoute: () => root,
+  path: '/custom-images',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/customImages/CustomImagesPage')),
+    'CustomImagesPage'
+  ),
+  validateSearch: readEntitySearch
+});
+
 const endpoints = createRoute({
   getParentRoute: () => root,
   path: '/endpoints',
@@ -372,6 +382,7 @@ export const router = createRouter({
     scheduler,
     storage,
     schedules,
+    customImages,
     endpoints,
     chat,
     models,

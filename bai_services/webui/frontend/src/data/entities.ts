@@ -20,6 +20,7 @@ export type EntityPath =
   | '/images'
   | '/component-settings'
   | '/image-pulls'
+  | '/custom-images'
   | '/image-registries'
   | '/resource-groups'
   | '/agents'

@@ -11,17 +11,19 @@ import {
   type Session
 } from '../../../data/sessions/sessions';
 import { requestOfSession } from '../../launcher/form';
+import { CommitDialog } from './CommitDialog';
 import { ResizeDialog } from './ResizeDialog';
 import { SuspendDialog } from './SuspendDialog';
 
 /**
- * Menu with further actions: rename, change the priority, resize, suspend, create a session like this
- * one. Read-only roles may change their own sessions, but do not get the action that creates a session.
+ * Menu with further actions: rename, change the priority, resize, commit to an image, suspend, create a
+ * session like this one. Read-only roles may change their own sessions, but do not get the action that creates a session.
  */
 export function SessionMenu({ session }: { session: Session }) {
   const { t } = useTranslation();
   const [field, setField] = useState<'name' | 'priority' | 'size'>();
   const [isSuspending, setIsSuspending] = useState(false);
+  const [isCommitting, setIsCommitting] = useState(false);
   const mayCreate = useIsReadOnly() === false;
   const items: MenuProps['items'] = [
     !isEnded(session) && {
@@ -39,6 +41,14 @@ export function SessionMenu({ session }: { session: Session }) {
         key: 'size',
         label: t('sessions.resize'),
         onClick: () => setField('size')
+      },
+    mayCreate &&
+      session.status === 'RUNNING' &&
+      session.type === 'interactive' &&
+      session.cluster_size === 1 && {
+        key: 'commit',
+        label: t('sessions.commit'),
+        onClick: () => setIsCommitting(true)
       },
     canSuspend(session) && {
       key: 'suspend',
@@ -66,6 +76,7 @@ export function SessionMenu({ session }: { session: Session }) {
       {(field === 'name' || field === 'priority') && (
         <ChangeField session={session} field={field} onClose={() => setField(undefined)} />
       )}
+      {isCommitting && <CommitDialog session={session} onClose={() => setIsCommitting(false)} />}
       {isSuspending && <SuspendDialog session={session} onClose={() => setIsSuspending(false)} />}
     </>
   );
