@@ -22,8 +22,8 @@ class ReplicaRoute:
     # Sent to the replica in the header `Authorization: token SECRET`; "": no header.
     secret: str = field(repr=False)
     is_draining: bool  # gets no new requests; reported when its last request has ended
-    # The health check of the revision: path ("": the path of the endpoint), expected status, and time
-    # limit.
+    # The health check of the revision: path ("": the path of the endpoint), expected status, and
+    # time limit.
     health_path: str = ""
     health_status: int = 0  # 0: any below 400
     health_seconds: float = 0.0  # 0: that of the gateway
