@@ -1,7 +1,7 @@
 import * as React from 'react';
 
-import { idleSecondsLeft, secondsLeft } from './stopTimes';
-import { amount, bytes, duration } from './format';
+import { idleSecondsLeft, otherNotices, secondsLeft } from './stopTimes';
+import { amount, bytes, duration, inLocalTime } from './format';
 import type { Device, Session } from './types';
 import type { Translate } from './i18n';
 
@@ -36,9 +36,9 @@ export function Details(props: {
       </dl>
       {session.devices.length > 0 && <Devices session={session} t={t} />}
       {session.mounts.length > 0 && <Mounts session={session} t={t} />}
-      {session.notices.map(notice => (
+      {otherNotices(session).map(notice => (
         <p key={notice} className="bai-Notice">
-          {notice}
+          {inLocalTime(notice)}
         </p>
       ))}
     </>

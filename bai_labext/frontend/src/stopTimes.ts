@@ -40,6 +40,15 @@ export function endingCheck<
   return ending[0] ?? null;
 }
 
+/** The notices of a session, without those that repeat the rule of the check `endingCheck`. */
+export function otherNotices(session: {
+  notices: readonly string[];
+  idle_checks?: readonly IdleCheck[] | null;
+}): string[] {
+  const reason = endingCheck(session.idle_checks)?.reason ?? '';
+  return session.notices.filter(notice => reason === '' || !notice.startsWith(reason));
+}
+
 /** Number of times that a user can postpone the stop by an idle checker. */
 export function keepAlivesOf(check: Pick<IdleCheck, 'type' | 'keep_alives_left'>): number {
   return check.type === 'session-lifetime' ? 0 : check.keep_alives_left;

@@ -7,6 +7,7 @@ import {
   idleStepReached,
   isEnded,
   keepAlivesOf,
+  otherNotices,
   secondsLeft,
   stepReached,
   type Idleness
@@ -81,4 +82,21 @@ test('no keep-alive postpones the stop by a lifetime checker', () => {
   const types = ['utilization', 'network', 'session-lifetime'] as const;
   const left = types.map(type => keepAlivesOf({ type, keep_alives_left: 2 }));
   assert.deepEqual(left, [2, 2, 0]);
+});
+
+test('notices do not repeat the rule of the idle check that stops the session first', () => {
+  const check = {
+    checker: 'net',
+    type: 'network' as const,
+    is_dry_run: false,
+    ends_at: '2030-01-01T00:10:00Z',
+    warning_seconds: 600,
+    reason: 'unused for 15min',
+    coded: null,
+    keep_alives_left: 1
+  };
+  const notices = ['unused for 15min; the session is stopped at 00:10', 'other'];
+  assert.deepEqual(otherNotices({ notices, idle_checks: [check] }), ['other']);
+  assert.deepEqual(otherNotices({ notices, idle_checks: [] }), notices);
+  assert.deepEqual(otherNotices({ notices }), notices);
 });

@@ -25,7 +25,7 @@ test.each([
   ['batch', 'failure', 143, 143],
   ['batch', 'undefined', null, null]
 ])('a %s session with the result %s and exit code %s shows %s', (type, result, code, expected) => {
-  expect(exitCodeOf({ type, result, exit_code: code } as Session)).toBe(expected);
+  expect(exitCodeOf({ type, result, exit_code: code })).toBe(expected);
 });
 
 const check = (values: object) => ({

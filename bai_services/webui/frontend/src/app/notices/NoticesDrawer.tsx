@@ -42,7 +42,7 @@ export function NoticesDrawer({ isOpen, onClose }: { isOpen: boolean; onClose: (
           {t('notices.all')}
         </Link>
       </Typography.Paragraph>
-      {unread.error && <ErrorNotice error={unread.error} onRetry={unread.refetch} />}
+      {unread.error && <ErrorNotice error={unread.error} onRetry={() => void unread.refetch()} />}
       {unread.data && items.length === 0 && (
         <Empty image={Empty.PRESENTED_IMAGE_SIMPLE} description={t('notices.none')} />
       )}

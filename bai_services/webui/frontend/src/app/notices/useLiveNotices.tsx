@@ -106,7 +106,7 @@ function useNotify(): Notify {
       if (!addNotice(notice)) {
         return;
       }
-      refreshNotifications();
+      void refreshNotifications();
       const title = noticeText(t, notice);
       if (notice.kind === 'ERROR' || notice.kind === 'failed') {
         notification.destroy(keyOf(notice.session, 'RUNNING'));
