@@ -254,6 +254,7 @@ PARSERS: dict[str, list[Parser]] = {
     ],
     "sessions.logs.is_timed": [logs.is_timed],
     "sessions.logs.last_lines": [lambda t: logs.last_lines(t, 10)],
+    "sessions.logs.truncated": [lambda t: logs.truncated(t, 100)],
     "sessions.logs.search": [lambda t: logs.search(t, "a")],
     "sessions.logs.without_times": [
         logs.without_times,
@@ -520,6 +521,7 @@ NOT_FROM_USERS = {
     "yaml_sections.read_sections",
     "yaml_sections.text_of",
     # Values that ``parse_pipeline`` and ``resolve`` have checked.
+    "pipelines.caching.lookup",
     "pipelines.definition.PipelineDefinition.from_json",
     "pipelines.definition.parameters_from_json",
     "pipelines.parameters.is_met",
@@ -686,6 +688,10 @@ NOT_FROM_USERS = {
     "sessions.launch_plan.LaunchPlan.from_json",
     "sessions.launch_plan.Mount.from_json",
     "sessions.lifecycle.end_event",
+    # Written by the agent.
+    "sessions.agent_launch.Marker.from_json",
+    "sessions.agent_launch.Marker.moved",
+    "sessions.agent_launch.runs_on_agent",
     "sessions.logs.appended_since",
     "sessions.rules.check_resources",
     "sessions.rules.fill_slots",
