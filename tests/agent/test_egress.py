@@ -21,6 +21,7 @@ from bai_services.agent.docker.egress import Egress, name_servers
 from bai_services.agent.docker.image_uses import ImageUses
 from bai_services.agent.docker.layers import Layers
 from bai_services.agent.docker.networks import CLUSTER_PREFIX, Networks, read_pool
+from bai_services.agent.docker.runtime import Runtime
 from bai_services.agent.kernels import Cluster, Task
 from bai_services.core.cluster.egress import Chains, Policy, Target, parse_targets
 from tests.testbed import ComponentMissing, second_machine
@@ -113,6 +114,7 @@ class AgentNetworks:
             Egress(self.agent_id, policy, parse_targets(allowed), [url]),
             Layers(self.calls, 0),
             ImageUses(self.image_uses, 0),
+            Runtime(self.calls, "", self.image_uses.with_name("image-facts.json")),
             endpoint=self.engine.host,
             stop_grace_seconds=0,
         )

@@ -64,7 +64,7 @@ async def test_problems_of_a_run_are_named(api: Api, agent: FakeAgent, user: Cli
 def test_errors_of_definitions() -> None:
     builder = PipelineBuilder("wrong")
     builder.command("a", "x", needs=["b"])
-    with pytest.raises(InvalidRequest, match="needs 'b', which is no task"):
+    with pytest.raises(InvalidRequest, match="needs 'b', which is not a task"):
         _ = builder.definition
     with pytest.raises(TypeError, match="unknown settings: imag"):
         builder.command("c", "x", imag="python")
