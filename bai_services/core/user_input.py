@@ -33,7 +33,7 @@ def read_decimal(text: str) -> Decimal | None:
 
 
 def number_text(value: object) -> str | None:
-    """Return a number or text from JSON or YAML as a text; None for other types and for integers
+    """Return a number or text from JSON or YAML as text; None for other types and for integers
     with more than 40 digits.
     """
     if isinstance(value, str):

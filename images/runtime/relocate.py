@@ -1,7 +1,7 @@
 """Make /opt/bai independent of the rest of the image: its own interpreter, libraries and tools.
 
 Runs as root in the build of the runtime image. Afterwards, /opt/bai works in any Linux image of the
-same architecture, also without glibc, if it is mounted at the same path.
+same architecture, even without glibc, if it is mounted at the same path.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Device:
         self.recovery_codes = recovery_codes
 
     def code(self, seconds: int = 0) -> str:
-        """Advance the clock by one step; return the code of ``seconds`` after the new time."""
+        """Advance the clock by 30 s; return the code that is valid ``seconds`` after that."""
         self._world.clock.advance(seconds=30)
         return code_at(self.secret, self._world.clock()) if not seconds else self.at(seconds)
 

@@ -68,7 +68,7 @@ export interface IdleCheck {
   checker: string;
   type: 'network' | 'session-lifetime' | 'utilization';
   is_dry_run: boolean;
-  /** When the checker stops the session unless it is used; null: not foreseeable. */
+  /** When the checker stops the session if it stays idle; null: unknown. */
   ends_at: string | null;
   /** The latest warning whose time has come, in seconds before the end; null: none. */
   warning_seconds: number | null;

@@ -84,7 +84,7 @@ class HostAccess:
         Raises
         ------
         ToolFailed
-            For the reasons of ``run_tool``, or if the output is not valid JSON.
+            If ``run_tool`` raises it, or the output is not valid JSON.
         """
         text = self.run_tool(command)
         if text is None:

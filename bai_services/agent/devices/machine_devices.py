@@ -114,7 +114,7 @@ class MachineDevices:
     async def close(self) -> None:
         """Stop waiting for drivers, and close all device kinds.
 
-        A driver call that hangs ends when the agent process ends.
+        A hung driver call cannot be cancelled: it ends with the agent process.
         """
         tasks = [*self._pending_reads.values(), *self._process_reads.values()]
         for task in tasks:
@@ -155,7 +155,7 @@ class MachineDevices:
 
     async def _read_processes(self, kind: DeviceKind) -> list[DeviceProcess] | None:
         """Return the processes that use devices of one kind; None if they cannot be read."""
-        # A read that hangs occupies a thread, so there is at most one per family.
+        # A hung read occupies a thread, so at most one read per family is in progress.
         task = self._process_reads.get(kind.family)
         if task is None:
             task = asyncio.create_task(asyncio.to_thread(kind.processes))

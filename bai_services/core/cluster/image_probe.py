@@ -1,4 +1,4 @@
-"""What a probe finds in an image without parts of the platform, and how such an image is used."""
+"""What a probe finds in a third-party image (without the session runtime), and how it is run."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _next_multiple(at: datetime, seconds: int) -> datetime:
 
 
 def _next_daily(at: datetime, daily_at: time, zone: ZoneInfo) -> datetime:
-    """Return the first ``daily_at`` after ``at``; if clocks show it twice, the first counts."""
+    """Return the first ``daily_at`` after ``at``; if it occurs twice on a day, the first counts."""
     return min(
         each for each in _instants(_days_around(at, zone), daily_at, zone, (0,)) if each > at
     )

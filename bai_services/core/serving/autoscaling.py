@@ -65,7 +65,7 @@ class ScheduledBounds:
     max_replicas: int
 
     def contains(self, now: datetime) -> bool:
-        """Return whether ``now`` lies in a period; times that clocks skip are handled."""
+        """Return whether ``now`` lies in a period, also when daylight saving time changes."""
         zone = ZoneInfo(self.zone)
         today = now.astimezone(zone).date()
         for day in (today, today - timedelta(days=1)):

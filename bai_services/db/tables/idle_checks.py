@@ -51,7 +51,7 @@ session_idle_checks = sa.Table(
     sa.Column("is_dry_run", sa.Boolean, nullable=False),
     sa.Column("is_due", sa.Boolean, nullable=False),
     sa.Column("ends_at", UtcDateTime),
-    # The rule with its numbers (``CodedText``).
+    # Text of the rule with its limits and the measured values (``CodedText``).
     sa.Column("rule", sa.JSON(none_as_null=True)),
     sa.Column("kept_alive_at", UtcDateTime),
     sa.Column("keep_alives", sa.Integer, nullable=False, default=0, server_default="0"),

@@ -55,7 +55,9 @@ class HaproxyProcess:
         self._listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
         self.port = int(self._listening.getsockname()[1])
         self.runtime = Runtime(control_socket(self.folder))
-        self.starts = 0  # a new process has no entries in its maps
+        # Number of starts. When it changes, the routes must be sent again: a new process has empty
+        # maps.
+        self.starts = 0
         self._process: asyncio.subprocess.Process | None = None
         for name in MAPS:
             map_file(self.folder, name).touch()

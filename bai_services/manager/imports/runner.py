@@ -191,7 +191,10 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
 
 
 def _pinned(url: str, addresses: Sequence[str]) -> str:
-    """Return the addresses that git uses for a URL's host; "" if the host is an address."""
+    """Return ``HOST:PORT:ADDRESS,…``, which limits git to these addresses of a URL's host.
+
+    Return "" if the host is an address.
+    """
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parse_address(host) is not None:

@@ -1,4 +1,4 @@
-"""Message of a mail: headers, and the texts of its kind in the recipient's language."""
+"""E-mail messages: headers, and a translated subject and text for each kind of mail."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..settings import MailServer
 def message_of(
     mail: Mail, kind: str, values: Mapping[str, str], server: MailServer, brand: str
 ) -> EmailMessage:
-    """Return the message of a mail, as plain text.
+    """Return the plain-text message of a mail.
 
-    ``email`` rejects line breaks in headers. Of ``values``, headers contain only ``title``, which
-    must not come from users. Only the value ``lines`` may have several lines.
+    ``email`` rejects line breaks in headers. Of ``values``, only ``title`` is used in headers; it
+    must not contain user input. Only the value ``lines`` may have several lines.
 
     Raises
     ------

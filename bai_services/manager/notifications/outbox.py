@@ -31,7 +31,7 @@ SETTLED_AFTER = timedelta(seconds=30)
 
 
 class Outbox:
-    """A loop of the manager that holds the lease.
+    """Loop that works only while this manager holds the lease.
 
     Each step raises the events of status changes and of conditions, creates the notifications and
     deliveries of new events, and puts due mails into the queue. Each of these actions is one

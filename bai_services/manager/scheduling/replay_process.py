@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 # Limit of the address space; numba and numpy alone map more than 1 GiB.
 MEMORY_BYTES = 4 * 2**30
 CPU_SECONDS = 600
-# Limit of elapsed time: with its low priority, the process may wait for the CPU.
+# Wall-clock limit: with its low priority, the process may wait for the CPU.
 WALL_SECONDS = 1800.0
 _PASSED_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "NUMBA_CACHE_DIR")
 

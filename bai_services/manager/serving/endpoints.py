@@ -103,9 +103,8 @@ _OF_DEFINITION = ("command", "port", "protocol", "health")
 
 
 class Endpoints:
-    """Manages endpoints. Only the owner defines what an endpoint runs: it has the owner's
-    permissions.
-    Administrators may pause, scale and delete it.
+    """Manages endpoints. An endpoint runs with the permissions of its owner, so only the owner
+    defines what it runs. Administrators may pause, scale and delete it.
 
     ``key`` is an id or a name.
     """
@@ -303,7 +302,7 @@ class Endpoints:
         return self._record(changed)
 
     async def promote(self, caller: Caller, key: str) -> Endpoint:
-        """Let a blue-green or canary rollout that waits for its promotion continue.
+        """Promote the new revision of a blue-green or canary rollout.
 
         Raises
         ------

@@ -24,7 +24,8 @@ TICK_SECONDS = 60.0
 DELAY = timedelta(seconds=COARSE.interval_seconds + 120)
 # Number of kernels per query of samples.
 _KERNELS = 50
-# At the start, the check of the records begins this many seconds before the end of the totals.
+# After it acquires the lease, a manager checks the records again, from this many seconds before
+# the end of the last computed hour.
 _CHECKED = 24 * HOUR
 # Maximum number of hours that one step computes.
 _HOURS_PER_STEP = 500

@@ -20,7 +20,7 @@ from .git_worker import Job
 
 log = logging.getLogger(__name__)
 
-# Limit of elapsed time.
+# Wall-clock limit.
 MAX_FETCH_SECONDS = 3600.0
 _PASSED_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 
@@ -28,7 +28,8 @@ _PASSED_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 async def fetch_repository(job: Job, report: Callable[[int], None]) -> FetchedFiles:
     """Write the files of a commit to a tar archive, in a separate process.
 
-    ``report`` is called regularly with the number of received bytes; its error stops the process.
+    ``report`` is called regularly with the number of received bytes; if it raises, the process
+    is killed.
 
     Raises
     ------

@@ -25,7 +25,7 @@ Require = Callable[[int], Awaitable[None]]
 # The CPU time limit is BASE_CPU_SECONDS plus 1 s per BYTES_PER_CPU_SECOND.
 BASE_CPU_SECONDS = 300
 BYTES_PER_CPU_SECOND = 4 * 2**20
-# Limit of elapsed time as a multiple of the CPU time limit: the process also waits for disks.
+# Wall-clock limit as a multiple of the CPU time limit: the process also waits for disks.
 WALL_FACTOR = 4
 # Time between SIGTERM and SIGKILL, so that a process that is moving files into the folder can
 # finish.

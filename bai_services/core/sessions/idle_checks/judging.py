@@ -30,9 +30,9 @@ LAGS = {FINE: timedelta(seconds=20), COARSE: timedelta(seconds=75)}
 
 
 class CheckStatus(StrEnum):
-    NOT_CHECKED = "not-checked"  # activity is unknown, or the grace time is not over
+    NOT_CHECKED = "not-checked"  # activity is unknown, or the grace period is not over
     ACTIVE = "active"
-    IDLE = "idle"  # the end is near, or the checker waits for pressure
+    IDLE = "idle"  # in the countdown, or stopped only if sessions wait for resources
     EXCLUDED = "excluded"  # excluded by a user
 
 
@@ -58,8 +58,8 @@ class JudgedSession:
 class Judgement:
     """The result of one checker for one session.
 
-    ``ends_at``: when the checker will stop the session without further use; None: not foreseeable.
-    ``is_due``: the session may be stopped now. ``rule``: the rule with its numbers.
+    ``ends_at``: when the checker stops the session if it stays idle; None: unknown. ``is_due``: the
+    session may be stopped now. ``rule``: text of the rule with its limits and the measured values.
     """
 
     session_id: str
@@ -115,7 +115,7 @@ def window_seconds(settings: CheckerSettings, waiting: int) -> int:
 
 
 def strictest(judgements: Iterable[Judgement]) -> Judgement | None:
-    """Return the judgement with the earliest end, ignoring dry runs; None without an end."""
+    """Return the judgement with the earliest end, ignoring dry runs; None if none ends."""
     ending = [j for j in judgements if j.ends_at is not None and not j.is_dry_run]
     return min(ending, key=lambda j: (j.ends_at, j.checker.name), default=None)
 

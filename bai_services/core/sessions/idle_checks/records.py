@@ -56,7 +56,8 @@ class IdleCheckerBinding:
 class IdleDecision:
     """A session that a checker stopped, or would have stopped (``is_dry_run``).
 
-    ``reason`` is the text of the rule with its numbers; ``coded`` has its code and values.
+    ``reason``: text of the rule with its limits and the measured values; ``coded``: the same text
+    as a code with values.
     """
 
     id: int
@@ -76,7 +77,7 @@ class IdleDecision:
 class SessionIdleCheck:
     """The last result of one checker for a session.
 
-    ``ends_at``: when the checker will stop the session without further use; None: not foreseeable.
+    ``ends_at``: when the checker stops the session if it stays idle; None: unknown.
     ``warning_seconds``: the latest due warning, in seconds before the end; None: no warning is due.
     """
 

@@ -1,7 +1,7 @@
 """Compute the instants at which a rule applies in a time zone.
 
-A time of day that clocks skip is replaced by the end of the gap. Of a time of day that clocks show
-twice, only the first instant counts.
+A local time that does not exist, because daylight saving time begins, is replaced by the end of the
+gap. If a local time occurs twice, because daylight saving time ends, only the first instant counts.
 """
 
 from __future__ import annotations

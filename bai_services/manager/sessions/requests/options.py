@@ -245,7 +245,7 @@ class Options:
 
 
 def limits(found: StartFacts) -> dict[str, SlotLimit]:
-    """Return the minimum, the maximum and the maximum for a start now (``now``) of each slot.
+    """Return the minimum and maximum of each slot, and the maximum that can start now (``now``).
 
     The maximum is bounded by the caller's limits (``allowed``; None: no limit) and by the largest
     agent (``largest``). ``now`` is also bounded by the current usage of the caller's quotas, by the

@@ -45,7 +45,6 @@ export function tasksOfRuns(
   for (const run of runs) {
     byTask.set(run.task, [...(byTask.get(run.task) ?? []), run]);
   }
-  // A map over an empty list has no task runs.
   return [...byTask].flatMap(([name, own]) => {
     const [first] = own;
     if (!first) {
@@ -58,6 +57,7 @@ export function tasksOfRuns(
       {
         name,
         kind: first.kind,
+        // A task with `for_each` over an empty list has no task runs, so it is not in the graph.
         needs: first.needs.filter(need => byTask.has(need)),
         status: shown ?? first.status,
         ...(own.length > 1 && { count: { total: own.length, ended } })

@@ -3,7 +3,7 @@ import { Tag } from '../../../components/Tag';
 import type { Session } from '../../../data/sessions/sessions';
 import { deviceGroups } from './deviceGroups';
 
-/** The devices of a session with the number of whole devices or the share, and the enforcement. */
+/** One tag per device group of a session: number of devices or share, and enforcement level. */
 export function DeviceTags({ session }: { session: Session }) {
   const { t } = useTranslation();
   return (
