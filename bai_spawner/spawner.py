@@ -59,7 +59,7 @@ class BaiSpawner(SessionServer):
 
     @property
     def is_refused_by_field(self) -> bool:
-        """Whether the form in this response already shows why the start was refused."""
+        """Whether the form already shows, next to a field, why the start was refused."""
         return form.has_problems()
 
     def serves(self, session_id: str) -> bool:
@@ -67,7 +67,7 @@ class BaiSpawner(SessionServer):
         if self._start is not None:
             return self._start.belongs_to(session_id)
         if self.pending == "spawn":
-            return False  # the session of a start that has not begun yet is unknown
+            return False  # the start has not begun yet, so its session is unknown
         if self._running is not None:
             return self._running.session_id == session_id
         return bool((self.orm_spawner.user_options or {}).get(SESSION_ID) == session_id)
@@ -81,7 +81,8 @@ class BaiSpawner(SessionServer):
             ended = await kernel_group.stop(engine, running, now)
         except EngineUnreachable as error:
             self.log.error("%s cannot be stopped now: %s", self._log_name, error)
-            # The Hub drops its state of the server anyway; the manager stops it through the agent.
+            # The Hub discards the server's state in any case, so the manager must stop the session
+            # through the agent.
             await self._cancel_in_manager(running.session_id)
             return
         await self._finish(engine, running, Exit(ended.code, EndReason.STOPPED, STOPPED))
@@ -122,7 +123,7 @@ class BaiSpawner(SessionServer):
         try:
             await self.report_started()
         except errors.BaiError as error:
-            # The session has ended in the manager, which lets the agent remove the kernels.
+            # The manager has already ended the session, and makes the agent remove its kernels.
             self.log.warning("%s: the manager rejected its start: %s", self._log_name, error)
             self._is_reported = True
 

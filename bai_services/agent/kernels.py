@@ -22,8 +22,8 @@ _HOSTNAME = re.compile(r"(main|sub)[0-9]{1,4}")
 class Kernel:
     """A kernel on this machine.
 
-    ``exit_code`` is None while the kernel runs, or if the exit code is unknown. ``is_kept``: only
-    the home remains, because the session will run again.
+    ``exit_code`` is None while the kernel runs, or if the exit code is unknown. ``is_kept``: the
+    kernel is removed, but its home and log remain for the next run of the session.
     """
 
     kernel_id: str
@@ -64,7 +64,8 @@ class Task:
     """One work item.
 
     Session id, kernel id and host name are validated, because they become names of folders and
-    containers. ``attempt`` numbers the runs of a session; ``plan`` is part of a launch.
+    containers. ``attempt`` is the number of the session's run; only work items of the kind
+    ``launch`` have a ``plan``.
     """
 
     id: str

@@ -125,7 +125,7 @@ class Audit:
         )
 
     async def add(self, entry: AuditEntry) -> None:
-        """Write an entry without a change of data, for example a rejected sign-in."""
+        """Write the entry of an event that changes no data, for example a rejected sign-in."""
         await self._store.add(entry)
 
     async def record_denial(self, caller: Caller, path: str, error: Forbidden) -> None:
@@ -146,7 +146,7 @@ class Audit:
     async def page_of_object(
         self, query: ListQuery, entity: str, entity_id: str
     ) -> Page[OwnerEntry]:
-        """Return the entries about one object; the service checks who may read them."""
+        """Return the entries about one object, without checking permissions."""
         return await self._store.page_of_object(query, entity, entity_id)
 
     async def page_of_owner(self, caller: Caller, query: ListQuery) -> Page[OwnerEntry]:

@@ -1,4 +1,4 @@
-"""The process `bai-gateway`: killed and restarted, stopped, and wrong settings."""
+"""The process `bai-gateway`: restart after a kill, shutdown, memory, open files and settings."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ async def test_killed_gateway_serves_again_from_the_managers_routes(
     for _ in range(2):
         process, port = await started(bed, tmp_path)
         await wait_until_served(bed, port)
-        # CPU time, because the machine may be busy. On an idle one it serves within 2 s.
+        # CPU time instead of elapsed time, because the machine may be busy. On an idle machine, the
+        # gateway serves within 2 s.
         times = psutil.Process(process.pid).cpu_times()
         assert times.user + times.system < 2
         process.kill()
@@ -79,7 +80,7 @@ async def test_killed_gateway_serves_again_from_the_managers_routes(
 
 @both_engines
 async def test_memory_does_not_grow_with_bodies(bed: Bed, tmp_path: Path) -> None:
-    """A request of 100 MB whose server reads late, and a response of the same size."""
+    """A request of 100 MB to a server that reads it late, and a response of the same size."""
     upstream = await bed.upstream()
     await bed.manager.set(endpoint_route(upstream.route()))
     process, port = await started(bed, tmp_path)
@@ -142,7 +143,7 @@ async def test_stopped_gateway_ends_its_requests(bed: Bed, tmp_path: Path) -> No
     async with await waiting as response:
         assert response.status == 200
     assert await process.wait() == 0
-    # The last report has the requests that ended after the signal.
+    # The last report includes the requests that ended after the signal.
     assert bed.manager.total("requests") == len(upstream.requests)
 
 

@@ -1,4 +1,4 @@
-"""Choice of replicas, queue, scale from zero, drain, and reports to the manager."""
+"""Load balancing, queue, scaling from zero, health checks, draining, reports to the manager."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_first_request_without_a_replica_is_reported_at_once(
         lambda: any(e["queued"] for r in bed.manager.reports for e in r["endpoints"]),
         5, "the report",
     )  # fmt: skip
-    # The others wait for the next report.
+    # The later requests do not cause a report of their own.
     endpoint = gateway.routes.by_name[b"chat"]
     await wait_until_async(lambda: len(endpoint.queue) == 3, 5, "the queue")
     assert len(bed.manager.reports) <= 3
@@ -70,7 +70,7 @@ async def test_reports_contain_only_endpoints_with_changes(
     monkeypatch.setattr(manager_link, "QUIET_SECONDS", 0.02)
 
     def reported() -> list[int]:
-        """Return the running requests of the endpoint in the reports that contain it."""
+        """Return the number of running requests in each report that contains the endpoint."""
         return [e["in_flight"] for r in bed.manager.reports for e in r["endpoints"]]
 
     async def more(count: int) -> None:
@@ -83,7 +83,8 @@ async def test_reports_contain_only_endpoints_with_changes(
     before = reported()
     await more(3)
     assert reported() == before
-    # The load is reported again after a new table, and after a lost answer.
+    # The load is reported again after a new routing table, and after a report whose response was
+    # lost.
     await bed.manager.set(endpoint_route(upstream.route(), max_queue=7))
     await wait_until_async(lambda: reported() == [*before, 1], 5, "the load again")
     bed.manager.lost_answers = 1
@@ -192,7 +193,7 @@ async def test_unhealthy_replica_gets_no_requests(bed: Bed, upstream: Upstream) 
 @both_engines
 async def test_replica_is_checked_according_to_its_revision(bed: Bed) -> None:
     old, new = await bed.upstream("r1"), await bed.upstream("r2")
-    new.is_healthy = False  # it has no /health
+    new.is_healthy = False  # its /health responds with an error
     route = new.route(health_path="/ready", health_status=200)
     await bed.manager.set(endpoint_route(old.route(), route))
     await bed.gateway()

@@ -1,4 +1,4 @@
-"""Idle checkers: pressure of mixed sessions, bounded replays, concurrent changes, many results."""
+"""Regression tests of idle checkers: pressure, replays, large result lists, concurrent changes."""
 
 from __future__ import annotations
 

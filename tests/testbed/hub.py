@@ -54,7 +54,7 @@ class HubAndManager:
 
 
 class Router(httpx.AsyncBaseTransport):
-    """A transport in the role of the proxy: the path of a request selects Hub or manager."""
+    """A transport that replaces the proxy: it routes requests to Hub or manager by their path."""
 
     def __init__(self, hub: HubAndManager) -> None:
         self._hub = urljoin(hub.hub_url, "/")

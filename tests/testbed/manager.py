@@ -39,7 +39,8 @@ METRICS_TOKEN = "metrics-secret"
 GATEWAY_TOKEN = "gateway-secret"
 PASSWORD = "correct horse 1!"
 
-# All managers in a test process have this key by default: they can decrypt each other's secrets.
+# All managers in a test process have this key by default, so that they can decrypt each other's
+# secrets.
 KEY = Fernet.generate_key()
 # The lowest cost of argon2, because tests hash many passwords.
 CHEAP_HASHES = {"password_memory_kib": 8, "password_rounds": 1}
@@ -48,8 +49,8 @@ CHEAP_HASHES = {"password_memory_kib": 8, "password_rounds": 1}
 class MovableClock:
     """A clock that stands still until a test moves it.
 
-    It starts at the real time: clients of `Api` sign their requests with this clock, but others,
-    such as those of `bai`, with the real time.
+    It starts at the real time, because not all requests have the date of this clock: clients of
+    `Api` sign with this clock, but `bai` signs with the real time.
     """
 
     def __init__(self) -> None:
@@ -122,8 +123,9 @@ class World:
         return row.id
 
     async def share_with_many(self, vfolder_id: str, grants: int, invitations: int = 0) -> None:
-        """Share a folder with copies of *user2*; the last ``invitations`` of them have not accepted
-        yet.
+        """Share a folder with copies of *user2*.
+
+        The first ``grants`` copies have a grant; ``invitations`` more have a pending invitation.
         """
         async with self.manager.database.write() as tx:
             result = await tx.execute(sa.select(users).where(users.c.username == "user2"))
@@ -202,7 +204,7 @@ class Api:
         """Return a client that signs with the keypair of a demo user."""
         keys = self.world.keys[username]
         keypair = Keypair(keys.access_key, keys.secret_key)
-        # A test may move the clock beyond the permitted deviation of a request's date.
+        # Sign with the test's clock: a test may move it beyond the permitted clock skew.
         return self._close_later(Client(self.url, keypair, clock=self.world.clock))
 
     async def share_folder(self, owner: str, key: str, to: str, permission: str = "ro") -> None:
@@ -261,8 +263,8 @@ async def serving(world: World) -> AsyncIterator[Api]:
 async def _end_handlers() -> None:
     """Cancel the handlers of requests, such as those of streams, and wait until they have ended.
 
-    Otherwise the end of the event loop would cancel a handler that reads from the database together
-    with the task that returns its connection to the pool.
+    Otherwise, when the event loop ends, it cancels all tasks at once. If a handler is reading from
+    the database, the task that returns its connection to the pool is then also cancelled.
     """
     handlers = [
         task

@@ -3,8 +3,9 @@
 A test whose component is missing is skipped. With ``BAI_REQUIRE=docker,postgres,browser,btrfs``
 it fails instead: CI cannot pass without these components.
 
-Tests with a database run on SQLite. The tests in ``tests/db``, except those marked ``sqlite_only``,
-and those marked ``both_databases`` (races, lists, permissions) also run on PostgreSQL.
+Tests with a database run on SQLite. Two groups also run on PostgreSQL: tests that are marked
+``both_databases`` (races, lists, permissions), and tests in ``tests/db`` that are not marked
+``sqlite_only``.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ compiled_statements.install()
 # JupyterHub, which takes 1.5 s of CPU time. None makes Python treat the module as not installed.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
-# A deadline of an example would be a timed test, which fails on a busy machine.
+# No deadline for an example: on a busy machine, an example may exceed any deadline.
 hypothesis.settings.register_profile("no-deadline", deadline=None)
 hypothesis.settings.load_profile("no-deadline")
 

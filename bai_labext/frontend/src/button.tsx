@@ -2,7 +2,7 @@ import * as React from 'react';
 
 export function Button(props: {
   label: string;
-  /** Object of the action for screen readers, because several buttons have the same label. */
+  /** What the action applies to. Screen readers need it if buttons have the same label. */
   target?: string;
   onClick: () => void;
   isDanger?: boolean;

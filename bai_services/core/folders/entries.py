@@ -40,8 +40,10 @@ class Unpacked:
 
 @dataclass(frozen=True, slots=True)
 class FetchedFiles:
-    """Files of a commit in an archive. ``skipped``: number of omitted links, of omitted submodules,
-    and of Git LFS files that are only pointers.
+    """Result of fetching a commit and writing its files to an archive.
+
+    ``skipped`` has three numbers: omitted ``links``, omitted ``submodules``, and ``lfs``: files
+    of which the archive has only the Git LFS pointer.
     """
 
     commit: str

@@ -16,8 +16,8 @@ class FolderImport:
 
     ``source``: the URL; ``commit_id``: the commit that was fetched. ``directory``: directory of the
     files in the folder, "" for the top. ``open_path``: path below the address of a session with the
-    folder. ``skipped``: number of omitted symbolic links, of omitted submodules, and of Git LFS
-    files without content. ``problem``: why the import has failed, "" without a failure.
+    folder. ``skipped``: see ``FetchedFiles``. ``problem``: why the import has failed, "" without a
+    failure.
     """
 
     id: str

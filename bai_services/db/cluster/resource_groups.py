@@ -39,7 +39,11 @@ _LINK_LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
-    """The user for whom groups are selected; ``is_domain_wide``: all users of the domain."""
+    """Selects the groups that a user may use.
+
+    With ``is_domain_wide``, it selects the groups that any user of the domain may use; then
+    ``project_ids`` and ``user_id`` are ignored.
+    """
 
     domain: str | None = None
     project_ids: frozenset[str] = frozenset()

@@ -131,7 +131,7 @@ class Sessions:
         return await self._load_view(caller, row.id), is_new
 
     async def check_replica(self, caller: Caller, request: SessionSpec) -> ResolvedSpec:
-        """Return the resolved request of a replica of an endpoint, and create nothing.
+        """Resolve the request for a replica of an endpoint without creating the session.
 
         Raises
         ------
@@ -191,8 +191,9 @@ class Sessions:
     ) -> Session:
         """Wait until the session has reached or passed the status ``until``; return the session.
 
-        Return at the latest after ``timeout_seconds``, at most ``MAX_WAIT_SECONDS``. After the
-        wait, the caller that ``recheck`` returns must be allowed to see the session.
+        Return after ``timeout_seconds`` or ``MAX_WAIT_SECONDS``, whichever is less, even if the
+        status is not reached. After the wait, ``recheck`` authenticates the caller again, and the
+        caller must still be allowed to see the session.
 
         Raises
         ------
@@ -257,9 +258,9 @@ class Sessions:
         return row
 
     async def graph(self, caller: Caller, key: str) -> DependencyGraph:
-        """Return the sessions connected to a session by a chain of dependencies in any direction.
+        """Return the sessions connected to a session by chains of dependencies in either direction.
 
-        ``is_complete`` is false if there are too many sessions, so that some are left out.
+        ``is_complete`` is false if some sessions are left out, because there are too many.
         """
         row = await self.find_visible(caller, key)
         graph = await self._dependencies.graph(row.id)
@@ -307,11 +308,12 @@ class Sessions:
             await self._add_entry(caller, "session.stop", stopped)
         elif (
             row.status in LIVE
-            # The spawner cancels a session whose engine does not respond.
+            # The spawner also stops a session whose engine does not respond. Such a stop does not
+            # prevent a suspended or preempted session from running again.
             and caller.role is not Role.HUB
             and await self._store.end_instead_of_return(row.id)
         ):
-            # The session was to be resumed later; now it ends.
+            # The session was being suspended or preempted; it will not run again.
             await self._add_entry(caller, "session.stop", row)
         await self.finish_unlaunched(row.id)
         view = await self._store.view(row.id)
@@ -320,13 +322,15 @@ class Sessions:
         return self._shown_to(caller, view)
 
     async def end(self, session_id: str, reason: CodedText) -> None:
-        """End a session for the manager, even one that is being suspended or preempted."""
+        """End a session on behalf of the manager, even while it is being suspended or preempted."""
         if await self._lifecycle.try_apply(session_id, Event.STOP_REQUESTED, reason) is None:
             await self._store.end_instead_of_return(session_id)
         await self.finish_unlaunched(session_id)
 
     async def resume(self, caller: Caller, row: SessionRow) -> None:
-        """Let a suspended session wait for resources again; the caller must be authorized.
+        """Let a suspended session wait for resources again.
+
+        The caller's permissions are not checked.
 
         Raises
         ------
@@ -397,7 +401,7 @@ class Sessions:
         return SessionUsage(row.id, kernels)
 
     async def view(self, caller: Caller, row: SessionRow) -> Session:
-        """Return the API representation; the caller must be authorized to read the session."""
+        """Return the API representation of a session; the caller's permissions are not checked."""
         return await self._load_view(caller, row.id)
 
     async def find_visible(self, caller: Caller, key: str) -> SessionRow:

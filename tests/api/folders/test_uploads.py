@@ -383,7 +383,6 @@ async def test_write_permission_is_checked_again_when_an_upload_completes(
     assert await names(user) == []
 
 
-# Script of a manager process that can be killed and restarted with the same port and data.
 def signed_headers(
     url: str, access: str, secret: str, method: str, kind: str = ""
 ) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Replicas that a user or a rule stops, or that will be preempted; what members see of problems."""
+"""Stops of replicas by a user, a rule or a preemption; visibility of their errors to members."""
 
 from __future__ import annotations
 

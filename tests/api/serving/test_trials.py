@@ -1,4 +1,4 @@
-"""Trials of definitions: what they find, their end, and that no gateway uses them."""
+"""Trials of definitions: results, end, refusals, and isolation from gateways."""
 
 from __future__ import annotations
 

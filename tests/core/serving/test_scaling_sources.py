@@ -1,4 +1,4 @@
-"""Loads from metrics, CPU usage and queries: parsers, and that constant work does not oscillate."""
+"""Loads from metrics, CPU usage and queries: parsers, and stability under constant load."""
 
 from __future__ import annotations
 

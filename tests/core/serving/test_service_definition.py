@@ -1,4 +1,4 @@
-"""`service-definition.toml`: defaults of a variant, and the lines of problems."""
+"""Parsing of `service-definition.toml`: the defaults of a variant, and line numbers in errors."""
 
 from __future__ import annotations
 

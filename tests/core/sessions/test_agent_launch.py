@@ -1,4 +1,4 @@
-"""Which sessions their agent starts, and what an agent does with repeated and outdated orders."""
+"""Sessions that are started by their agent; repeated and outdated launch orders."""
 
 from __future__ import annotations
 

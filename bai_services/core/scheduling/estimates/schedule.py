@@ -47,8 +47,8 @@ class PendingEntry:
     ``placements`` is the reservation of the session, or empty. ``starts_at`` and ``ends_at`` are
     estimates; None: unknown. ``certainty`` is the certainty of ``starts_at``. ``reason`` is the
     message of the first failed check (empty: no check failed); ``reason_coded`` is the
-    ``CodedText`` of this message as JSON, or None. ``standing`` is the ascending sort key of drf
-    and fair-share among sessions of one priority; it is empty under fifo and lifo.
+    ``CodedText`` of this message as JSON, or None. Under drf and fair-share, ``standing`` is the
+    sort key among sessions of one priority, smallest first; under fifo and lifo it is empty.
     """
 
     session_id: str

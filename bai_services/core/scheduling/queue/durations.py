@@ -12,8 +12,8 @@ from .model import Certainty, PendingSession, RunningSession
 
 # Number of latest run times that are stored for each kind.
 WINDOW = 256
-# Minimum number of ended sessions for a prediction. Only sessions that ran longer than the elapsed
-# time of the session are considered.
+# For a running session, only ended sessions that ran longer than its elapsed time are considered.
+# This is the minimum number of them for a prediction.
 _MIN_SAMPLES = 5
 
 
@@ -27,8 +27,8 @@ class Learned(NamedTuple):
 class Durations(Mapping[str, Sequence[int]]):
     """The latest ``WINDOW`` run times of each kind, and predictions from them.
 
-    As a mapping from kind to run times, an instance can be the ``durations`` of a snapshot; it
-    keeps the run times sorted between passes.
+    An instance is a mapping from kind to run times, so it can be used as ``Snapshot.durations``.
+    The sorted run times are cached, so that a pass does not sort them again.
     """
 
     def __init__(self, samples: Mapping[str, Sequence[int]] | None = None) -> None:
@@ -63,9 +63,10 @@ class Durations(Mapping[str, Sequence[int]]):
         """Return the quantile ``part`` (0 to 1) of the total run time of a session of a kind.
 
         The session has run ``elapsed`` seconds so far. If ``elapsed`` is not 0, only ended sessions
-        that ran longer are considered. With fewer than ``_MIN_SAMPLES`` sessions, the result is
-        twice the elapsed time: without further information, the remaining time is equally likely to
-        be longer or shorter. The result is None if no session of the kind has ended.
+        that ran longer are considered. If there are fewer than ``_MIN_SAMPLES`` of them, the result
+        is twice the elapsed time for every ``part``: without other information, the remaining time
+        is as likely to be longer than the elapsed time as shorter. The result is None if no session
+        of the kind has ended.
         """
         ordered = self._ordered(kind)
         if not ordered:
@@ -83,7 +84,10 @@ class Durations(Mapping[str, Sequence[int]]):
 
 
 class End(NamedTuple):
-    """End of a session, in seconds from now (or from its start); infinity: unknown."""
+    """End of a session: in seconds from now if it is running, else from its start.
+
+    Infinity: unknown.
+    """
 
     seconds: float
     certainty: Certainty

@@ -28,7 +28,7 @@ export const pipelineQuery = (key: string) =>
     queryFn: ({ signal }) => unwrap(api.GET('/pipelines/{key}', { signal, ...at(key) }))
   });
 
-/** A run with its tasks, read again until it has ended. */
+/** A run with its tasks, polled until it has ended. */
 export const runQuery = (key: string) =>
   queryOptions({
     queryKey: ['entities', '/pipeline-runs', key, 'one'],
@@ -44,7 +44,7 @@ export const checkQuery = (definition: string) =>
     gcTime: 0
   });
 
-/** Save a definition: of the pipeline, or of a new one. */
+/** Save a definition to `pipeline`, or create a pipeline if it is undefined. */
 export function useSavePipeline(pipeline: Pipeline | undefined) {
   return useMutation({
     mutationFn: (definition: string) =>

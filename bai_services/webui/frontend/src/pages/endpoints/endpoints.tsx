@@ -64,7 +64,7 @@ export const Tags = ({ tags }: { tags: readonly string[] }) =>
     </Flex>
   );
 
-/** Ready and wanted replicas. */
+/** Ready and desired replicas. */
 export const replicasText = ({ ready_replicas, replicas }: Endpoint) =>
   `${ready_replicas} / ${replicas}`;
 
