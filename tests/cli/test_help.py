@@ -17,7 +17,7 @@ from tests.cli.test_json import ALL
 # Input files that the examples name.
 FILES = (
     "a.csv", "data.csv", "drf.yaml", "hub.yaml", "images", "jobs.yaml", "nodes.csv", "notes.txt",
-    "pods.csv", "policy.yaml", "train.csv", "train.yaml",
+    "pods.csv", "policy.yaml", "train.csv", "train.pipeline", "train.yaml",
 )  # fmt: skip
 
 
