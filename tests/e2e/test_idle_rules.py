@@ -36,13 +36,12 @@ while True:
         pass
     time.sleep(0.45)
 """
-# Downloads a file of 280 KB from the Hub twice per second.
+# Downloads the API document of the manager, which has several 100 KB, twice per second.
 DOWNLOAD = """
 import os, time, urllib.request
-static = os.environ["JUPYTERHUB_API_URL"].removesuffix("api") + "static/"
 open_url = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 while True:
-    open_url(static + "components/jquery/dist/jquery.js").read()
+    open_url(os.environ["BAI_MANAGER_URL"] + "/api/v1/openapi.json").read()
     time.sleep(0.5)
 """
 # Settings of the checkers by name.

@@ -92,10 +92,14 @@ async def test_start_page_and_launcher_report_that_the_user_is_in_no_project(
     body = {"username": new_user, "email": f"{new_user}@example.com", "password": hub.password}
     checked(admin.post("/users", json=body), 201)
     ui = await opened(Entities, new_user, "/start")
-    await ui.page.get_by_text("You are in no project, so you cannot start sessions.").wait_for()
+    await ui.page.get_by_text(
+        "You are not a member of a project, so you cannot start sessions."
+    ).wait_for()
     assert await ui.page.get_by_role("button", name="Start now").count() == 0
     await ui.open("/launch")
-    await ui.page.get_by_text("You are in no project, so you cannot start sessions.").wait_for()
+    await ui.page.get_by_text(
+        "You are not a member of a project, so you cannot start sessions."
+    ).wait_for()
 
 
 async def test_members_that_cannot_be_read_are_not_shown_as_an_empty_list(

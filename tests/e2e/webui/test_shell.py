@@ -66,12 +66,12 @@ async def test_invitation_appears_as_an_unread_notice(
     await ui.page.reload()
     await bell.click()
     await drawer.get_by_role("button", name="Clear").click()
-    await drawer.get_by_text("No notifications").wait_for()
+    await drawer.get_by_text("No unread notifications").wait_for()
     # The invitation is still pending, but its notice does not return.
     await ui.page.reload()
     await ui.page.get_by_role("button", name="Accept").wait_for()
     await bell.click()
-    await drawer.get_by_text("No notifications").wait_for()
+    await drawer.get_by_text("No unread notifications").wait_for()
 
 
 @pytest.mark.checklist("SHELL-01", "SHELL-04", "SHELL-06", "SHELL-07")

@@ -131,12 +131,14 @@ async def test_user_without_a_project_sees_why_no_session_can_be_started(
     with hub.rest("admin") as admin:
         checked(admin.patch(f"/users/{newcomer}", json={"projects": []}), 200)
     ui = await opened(Start, newcomer, "/start")
-    await ui.page.get_by_role("alert").filter(has_text="You are in no project").wait_for()
+    await (
+        ui.page.get_by_role("alert").filter(has_text="You are not a member of a project").wait_for()
+    )
     await ui.card("New folder").wait_for()
     assert await ui.titles() == ["New folder", "Recent sessions"]
     await ui.page.locator(".bai-first-steps").wait_for(state="detached")
     await ui.open("/sessions")
-    await ui.page.get_by_text("You are in no project").wait_for()
+    await ui.page.get_by_text("You are not a member of a project").wait_for()
     content = ui.page.locator("#content")
     await content.get_by_role("button", name="New session").wait_for(state="detached")
 
