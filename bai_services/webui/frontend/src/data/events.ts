@@ -59,6 +59,12 @@ export function retryConnection(): void {
   }
 }
 
+const refreshNotifications = () =>
+  void queries.invalidateQueries({ queryKey: ['entities', '/notifications'] });
+
+const refreshInvitations = () =>
+  void queries.invalidateQueries({ queryKey: ['folders', 'invitations'] });
+
 function open(): void {
   const source = new EventSource(`${config.api}/events`);
   let silenceTimer = 0;
@@ -85,8 +91,10 @@ function open(): void {
   source.onopen = () => {
     restartSilence();
     retryMillis = FIRST_RETRY_MILLIS;
-    // The stream does not repeat changes since the list was loaded.
+    // The stream does not repeat changes since the lists were loaded.
     refreshSessions();
+    refreshNotifications();
+    refreshInvitations();
   };
   on('keepalive', () => {
     // Another request has failed, but this stream has not ended, so nothing else would retry.
@@ -94,12 +102,8 @@ function open(): void {
       void checkAccess();
     }
   });
-  on('notification', () => {
-    void queries.invalidateQueries({ queryKey: ['entities', '/notifications'] });
-  });
-  on('invitation', () => {
-    void queries.invalidateQueries({ queryKey: ['folders', 'invitations'] });
-  });
+  on('notification', refreshNotifications);
+  on('invitation', refreshInvitations);
   on('folder', () => {
     void queries.invalidateQueries({ queryKey: ['folders'] });
     void queries.invalidateQueries({ queryKey: ['files'], predicate: isListing });
