@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _python() -> dict[str, Any]:
-    """Return the facts of the first Python that can run notebooks; {} if there is none."""
+    """Return the facts of the first Python that can run notebooks, empty if no Python is found."""
     path = f"{os.environ.get('PATH', '')}:{PYTHON_PATHS}"
     for name in ("python3", "python", *(f"python3.{minor}" for minor in range(14, 8, -1))):
         program = shutil.which(name, path=path)
