@@ -48,12 +48,14 @@ async def test_invitation_appears_as_an_unread_notice(
             "items"
         ]:
             guest.post(f"/vfolder-invitations/{left['id']}/decline")
+        # Sessions and folders of other tests leave unread notifications.
+        checked(guest.put("/notifications/read"), 204)
     ui = await opened(Shell, "user2", "/start")
     bell = ui.page.get_by_role("button", name="Notifications")
     await bell.wait_for()
     body = {"user": "user2", "permission": "ro"}
     checked(inviter.post(f"/vfolders/{FOLDER}/invitations", json=body), 201)
-    # The page receives the notice and the invitation as events.
+    # The page receives the notification and the invitation as events.
     await ui.page.get_by_role("button", name="Notifications, 1 unread").wait_for()
     await ui.page.locator("#content").get_by_text(FOLDER).first.wait_for()
     await ui.page.get_by_role("button", name="Accept").wait_for()
