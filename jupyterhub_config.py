@@ -31,7 +31,10 @@ ports = home.ports(public_port)
 c.JupyterHub.bind_url = f"http://127.0.0.1:{public_port}"
 c.JupyterHub.hub_ip = "127.0.0.1"
 c.JupyterHub.hub_port = ports["hub"]
-if engine == "docker":
+if internal_address := os.environ.get("BAI_INTERNAL_ADDRESS"):
+    # Sessions and agents of other machines reach the Hub and the manager at this address.
+    c.JupyterHub.hub_ip = internal_address
+elif engine == "docker":
     # Containers reach the Hub at this machine's address on Docker's default bridge.
     import docker
 

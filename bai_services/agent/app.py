@@ -22,8 +22,10 @@ from bai_services.client import Token
 from bai_services.core.cluster.egress import Policy, Target, parse_targets
 from bai_services.core.cluster.model import check_agent_id
 from bai_services.core.errors import BaiError, InvalidRequest
+from bai_services.core.ip_addresses import parse_address
 from bai_services.core.operations.component_settings import ReportedSetting
 from bai_services.core.resources import CPU, MEM, ResourceSlots, parse_amount
+from bai_services.core.user_input import shown
 from bai_services.engines.base import Engine as LaunchEngine
 from bai_services.service_client import ServiceClient
 from bai_services.trait_settings import as_json, settings_of
@@ -78,6 +80,8 @@ ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "DiskSettings.excess": ("BAI_AGENT_DISK_EXCESS",),
     "DockerSettings.host": ("BAI_AGENT_DOCKER_HOST", "DOCKER_HOST"),
     "DockerSettings.endpoint": ("BAI_AGENT_DOCKER_ENDPOINT",),
+    "DockerSettings.address": ("BAI_AGENT_ADDRESS",),
+    "DockerSettings.clients": ("BAI_AGENT_CLIENTS",),
     "DockerSettings.network_pool": ("BAI_AGENT_NETWORK_POOL",),
     "DockerSettings.egress": ("BAI_AGENT_EGRESS",),
     "DockerSettings.egress_allowed": ("BAI_AGENT_EGRESS_ALLOWED",),
@@ -113,6 +117,23 @@ class DockerSettings(Configurable):
         URL at which the Hub reaches the same engine (unix, ssh or tcp with TLS). Empty: the value
         of `host`, which is correct if the Hub runs on this machine. Environment:
         `BAI_AGENT_DOCKER_ENDPOINT`.
+        """
+    ).tag(config=True)
+
+    address = Unicode(
+        help="""
+        IPv4 address of this machine at which the Hub, the proxy, the managers and the gateways
+        reach the sessions: each session's server is published on a free port of this address.
+        Empty: they run on this machine, and connect to the containers directly. Environment:
+        `BAI_AGENT_ADDRESS`.
+        """
+    ).tag(config=True)
+
+    clients = Unicode(
+        help="""
+        Networks that may connect to the published ports, comma separated: `10.0.0.5, 10.0.1.0/24`.
+        Empty: the addresses of the manager and of the Hub. Set it if the proxy, further managers
+        or gateways run on other machines. Environment: `BAI_AGENT_CLIENTS`.
         """
     ).tag(config=True)
 
@@ -175,6 +196,43 @@ class DockerSettings(Configurable):
 
     def hub_endpoint(self) -> str:
         return self.endpoint or self.host
+
+    def published_address(self) -> str:
+        """Return ``address``.
+
+        Raises
+        ------
+        InvalidRequest
+            If it is not an IPv4 address of a machine.
+        """
+        if not self.address:
+            return ""
+        ip = parse_address(self.address)
+        if ip is None or ip.version != 4 or ip.is_unspecified:
+            raise InvalidRequest(
+                f"BAI_AGENT_ADDRESS={shown(self.address)!r} is not an IPv4 address of this machine"
+            )
+        return str(ip)
+
+    def client_networks(self) -> tuple[str, ...] | None:
+        """Return the parsed ``clients``; None if no ports are published.
+
+        Raises
+        ------
+        InvalidRequest
+            If an entry is malformed.
+        """
+        if not self.published_address():
+            return None
+        try:
+            targets = parse_targets(self.clients)
+            if any(target.port for target in targets):
+                raise ValueError("a port is not allowed")
+        except ValueError as error:
+            raise InvalidRequest(
+                f"BAI_AGENT_CLIENTS: {error}; for example 10.0.0.5,10.0.1.0/24"
+            ) from None
+        return tuple(target.network for target in targets)
 
     def allowed_targets(self) -> tuple[Target, ...]:
         """Return the parsed ``egress_allowed``.
@@ -448,12 +506,14 @@ class AgentApp(Application):
                 Policy(settings.egress),
                 settings.allowed_targets(),
                 [self.manager_url],
+                settings.client_networks(),
             ),
             Layers(calls, DiskSettings(parent=self).limit_bytes()),
             ImageUses(Path(self.home) / "image-uses.json", parse_amount(MEM, settings.image_limit)),
             Runtime(calls, settings.runtime_image, Path(self.home) / "image-facts.json"),
             endpoint=settings.hub_endpoint(),
             stop_grace_seconds=self.stop_grace_seconds,
+            address=settings.published_address(),
         )
 
 

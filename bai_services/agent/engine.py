@@ -36,6 +36,8 @@ class Prepared:
     """The engine's part of the injection of a kernel."""
 
     network: str = ""
+    address: str = ""
+    """This machine's address on which the container's port is published; empty: not published."""
     uid: int | None = None
     """Owner of the home directory; None: the user of this process."""
     gid: int | None = None

@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import docker
 
@@ -26,6 +28,7 @@ from bai_services.core.errors import BaiError, Conflict, InvalidRequest, NotSign
 from bai_services.core.installation.findings import Finding, Level, worst
 from bai_services.core.installation.settings import EngineKind
 from bai_services.core.installation.systemd import AGENT_UNIT, JoinedAgent, agent_unit
+from bai_services.core.ip_addresses import parse_address
 from bai_services.docker_clients import DockerClients, EngineUnavailable
 from bai_services.service_client import ServiceClient
 
@@ -49,7 +52,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class JoinOptions:
-    """Options of `bai-agent join`; ``advertise`` is this machine's address in the Swarm."""
+    """Options of `bai-agent join`; ``advertise`` is this machine's address for the others."""
 
     url: str
     agent_id: str
@@ -408,10 +411,41 @@ def _write_environment(places: Places, options: JoinOptions, group: str) -> None
         computed["SSL_CERT_FILE"] = options.ca_file
     kept = read_environment(places.state) if places.environment.exists() else {}
     # Simulated devices are only for trying out bai-hub.
-    variables = {"BAI_AGENT_SIMULATED_GPUS": "0", **kept, **computed}
+    defaults = {"BAI_AGENT_SIMULATED_GPUS": "0"}
+    if options.engine is EngineKind.DOCKER and (address := _address(options)):
+        (computed if options.advertise else defaults)["BAI_AGENT_ADDRESS"] = address
+    variables = {**defaults, **kept, **computed}
     lines = ["# Settings of the agent, written by bai-agent join. You may add further variables."]
     lines += [f"{name}={value}" for name, value in variables.items()]
     _write(places.environment, "\n".join([*lines, ""]), 0o600)
+
+
+def _address(options: JoinOptions) -> str:
+    """Return the address at which the Hub's machine reaches this one.
+
+    It is empty if both are the same machine. `--advertise` may also be a network interface, which
+    only the Swarm understands.
+    """
+    advertised = parse_address(options.advertise)
+    if advertised is not None and advertised.version == 4:
+        return str(advertised)
+    return local_address(options.url)
+
+
+def local_address(url: str) -> str:
+    """Return the IPv4 address from which this machine connects to a URL's host.
+
+    It is empty if the host is this machine, has no IPv4 address or cannot be resolved.
+    """
+    parts = urlsplit(url)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # This chooses a route, and sends nothing.
+            probe.connect((parts.hostname, parts.port or 443))
+        except OSError:
+            return ""
+        own, peer = str(probe.getsockname()[0]), str(probe.getpeername()[0])
+    return "" if own == peer else own
 
 
 def _write(path: Path, text: str, mode: int) -> bool:

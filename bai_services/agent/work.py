@@ -147,6 +147,7 @@ class WorkExecutor:
         injection = replace(
             injection,
             environ=environ,
+            address=prepared.address,
             script_seconds=task.setup.script_seconds,
             layer_limit_bytes=prepared.layer_limit_bytes or 0,
             entrypoint=parts.entrypoint if parts is not None else (),

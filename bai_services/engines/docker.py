@@ -131,7 +131,7 @@ class DockerEngine(Engine):
             parent=self,
         )
         try:
-            ip, _ = await container.start()
+            ip, port = await container.start()
         except (Exception, asyncio.CancelledError) as error:
             await self._remove(plan.endpoint, plan.user, container.object_name)
             if isinstance(error, docker.errors.APIError):
@@ -140,7 +140,7 @@ class DockerEngine(Engine):
         running = Running(
             engine=self.name,
             session_id=plan.session_id,
-            url=f"http://{ip}:{self.port}",
+            url=f"http://{ip}:{port}",
             owner=plan.user,
             endpoint=plan.endpoint,
             container_id=container.object_id,

@@ -60,11 +60,14 @@ class KernelContainer(DockerSpawner):
         self._environ = dict(environ)
         self._command = list(command) or None
         self._calls = calls
+        # Only the main kernel has a server.
+        self._published_on = plan.injection.address if plan.hostname == MAIN_HOST else ""
         super().__init__(
             image=plan.image,
             port=limits.port,
             network_name=plan.injection.network or "bridge",
-            use_internal_ip=True,
+            use_internal_ip=not self._published_on,
+            host_ip=self._published_on,
             use_internal_hostname=False,
             mem_limit=plan.slots.get("mem") or None,
             cpu_limit=None,
@@ -94,7 +97,7 @@ class KernelContainer(DockerSpawner):
         )
 
     async def start(self) -> tuple[str, int]:
-        """Create and start the container; return its address and port.
+        """Create and start the container; return the address and port for the Hub.
 
         The address is empty if the container has ended already.
         """
@@ -102,9 +105,17 @@ class KernelContainer(DockerSpawner):
             self._plan.endpoint, self._plan.user, lambda client: client
         )
         ip, port = await super().start()
-        if ip and self._plan.is_cluster and self._plan.hostname == MAIN_HOST:
+        is_internal = self.use_internal_ip and self._plan.hostname == MAIN_HOST
+        if ip and is_internal and self._plan.is_cluster:
             ip = await self._gateway_bridge_ip() or ip
         return ip, port
+
+    async def get_ip_and_port(self) -> tuple[str, int]:
+        if self.use_internal_ip:
+            internal: tuple[str, int] = await super().get_ip_and_port()
+            return internal
+        published = await self.docker("port", self.container_id, self.port)
+        return (self._published_on, int(published[0]["HostPort"])) if published else ("", self.port)
 
     async def _gateway_bridge_ip(self) -> str:
         """Return the container's address on the gateway bridge; empty without an overlay network.

@@ -58,6 +58,8 @@ def internal_address(installation: Installation) -> str:
     Unavailable
         If the engine is docker and the Docker engine does not respond.
     """
+    if installation.internal:
+        return installation.internal
     if installation.engine is EngineKind.PROCESS:
         return "127.0.0.1"
     import docker

@@ -109,6 +109,12 @@ def _storage_option(
 @folder_argument
 @click.option("--host", help="Name under which users open the hub, such as hub.example.org.")
 @click.option("--bind", help="Address on which the hub listens. Default: every address.")
+@click.option(
+    "--internal-address",
+    "internal",
+    help="IPv4 address of this machine for the machines of a cluster. Default: that of Docker's "
+    "bridge, so sessions run only on this machine.",
+)
 @click.option("--port", type=click.IntRange(1, 65535), help="Public port. Default: 443.")
 @click.option(
     "--tls",
@@ -207,9 +213,9 @@ def init(folder: Path, **options: Any) -> None:
 def _wanted(folder: Path, options: dict[str, Any], asks: bool) -> Installation | None:
     """Return the settings from options and answers; None if bai-hub.toml contains them."""
     names = (
-        "host", "bind", "port", "tls", "certificate", "certificate_key", "acme_email", "database",
-        "hub_database", "database_password_file", "engine", "image", "storage", "state", "user",
-        "internal_ports",
+        "host", "bind", "internal", "port", "tls", "certificate", "certificate_key", "acme_email",
+        "database", "hub_database", "database_password_file", "engine", "image", "storage", "state",
+        "user", "internal_ports",
     )  # fmt: skip
     given = {name: options[name] for name in names if options[name] not in (None, ())}
     if (folder / FILE_NAME).exists() and not given:

@@ -62,9 +62,15 @@ class DockerEngine(Engine):
         *,
         endpoint: str,
         stop_grace_seconds: float,
+        address: str = "",
     ) -> None:
-        """``endpoint`` is the engine's URL for the Hub; ``calls`` has the URL for the agent."""
+        """``endpoint`` is the engine's URL for the Hub; ``calls`` has the URL for the agent.
+
+        ``address`` is this machine's address on which ports of sessions are published; empty: they
+        are not published.
+        """
         self.endpoint = endpoint
+        self._address = address
         self._agent_id = agent_id
         self._calls = calls
         self._networks = networks
@@ -119,7 +125,13 @@ class DockerEngine(Engine):
             limit = await self._layers.size_option(task.image)
             notices = parts.notices if parts is not None else ()
             return Prepared(
-                await network, task.uid, task.gid, notices, layer_limit_bytes=limit, parts=parts
+                network=await network,
+                address=self._address,
+                uid=task.uid,
+                gid=task.gid,
+                notices=notices,
+                layer_limit_bytes=limit,
+                parts=parts,
             )
         except docker.errors.APIError as error:
             raise Unavailable(

@@ -1,4 +1,4 @@
-"""Egress policy: sets iptables rules for the networks of this agent's sessions."""
+"""Network policy: sets iptables rules for the networks of this agent's sessions."""
 
 from __future__ import annotations
 
@@ -100,19 +100,29 @@ class Firewall:
 
 
 class Egress:
-    """Applies the egress policy to one agent's networks.
+    """Applies the network policy to one agent's networks.
 
     If the rules cannot be set, sessions start nevertheless, and ``facts`` reports the problem.
     """
 
     def __init__(
-        self, agent_id: str, policy: Policy, allowed: Sequence[Target], urls: Iterable[str]
+        self,
+        agent_id: str,
+        policy: Policy,
+        allowed: Sequence[Target],
+        urls: Iterable[str],
+        clients: Sequence[str] | None = None,
     ) -> None:
-        """``urls`` are URLs that sessions must reach, such as the manager's."""
+        """``urls`` are URLs that sessions must reach, such as the manager's.
+
+        ``clients`` are the networks that may connect to published ports of sessions; (): the
+        machines of ``urls``; None: no port is published.
+        """
         self._chains = Chains.of(agent_id)
         self._policy = policy
         self._allowed = tuple(allowed)
         self._urls = {url for url in urls if url}
+        self._clients = clients
         self._resolved: dict[str, tuple[Target, ...]] = {}
         self._problem = ""
         self._applying = asyncio.Lock()
@@ -127,7 +137,7 @@ class Egress:
     async def apply(self, sources: Iterable[Source]) -> None:
         """Set the rules for exactly these sources.
 
-        Without sources, or with the policy ``OPEN``, remove all rules.
+        Without sources, or if the policy is ``OPEN`` and no port is published, remove all rules.
         """
         async with self._applying:
             try:
@@ -136,7 +146,7 @@ class Egress:
             except RulesError as error:
                 problem = str(error)
             if problem and problem != self._problem:
-                log.warning("the egress of sessions is not restricted: %s", problem)
+                log.warning("the network of sessions is not restricted: %s", problem)
             self._problem = problem
 
     async def remove_rules(self) -> None:
@@ -158,17 +168,26 @@ class Egress:
                 "Sessions on this machine can reach its ports and private networks: "
                 f"the egress policy cannot be enforced ({self._problem})."
             ]
+        if self._problem and self._clients is not None:
+            facts["notices"].append(
+                "Every machine of the network can connect to the ports of sessions on this "
+                f"machine: the rules cannot be set ({self._problem})."
+            )
         return facts
 
     def _apply(self, sources: frozenset[Source]) -> None:
-        if self._policy is Policy.OPEN or not sources:
+        if not sources or (self._policy is Policy.OPEN and self._clients is None):
             self._remove()
             return
         if missing := sorted(s.interface for s in sources if not _has_interface(s.interface)):
             raise RulesError(
                 f"the Docker engine's network {missing[0]} is not in the agent's network namespace"
             )
-        targets = self._targets()
+        services = self._services()
+        targets = self._targets(services)
+        clients = self._clients
+        if clients == ():
+            clients = tuple(service.network for service in services)
         for version in (4, 6):
             try:
                 firewall = Firewall.find(version)
@@ -177,7 +196,7 @@ class Egress:
                 if version == 6 and not Path("/proc/net/if_inet6").exists():
                     continue
                 raise
-            rules = ruleset(version, self._policy, self._chains, sources, targets)
+            rules = ruleset(version, self._policy, self._chains, sources, targets, clients)
             firewall.apply(self._chains, rules)
 
     def _remove(self) -> None:
@@ -188,13 +207,18 @@ class Egress:
                 continue  # a process that cannot use iptables has set no rules
             firewall.remove(self._chains)
 
-    def _targets(self) -> list[Target]:
-        targets = list(self._allowed)
+    def _services(self) -> list[Target]:
+        """Return the addresses of the URLs that sessions must reach."""
+        services: list[Target] = []
         for url in sorted(self._urls):
             # Use the last known addresses while the name cannot be resolved.
             if addresses := targets_of(url):
                 self._resolved[url] = addresses
-            targets += self._resolved.get(url, ())
+            services += self._resolved.get(url, ())
+        return services
+
+    def _targets(self, services: Sequence[Target]) -> list[Target]:
+        targets = [*self._allowed, *services]
         if self._policy is not Policy.CLOSED:
             targets += [Target(address, DNS_PORT) for address in name_servers()]
         return targets

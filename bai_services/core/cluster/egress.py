@@ -1,4 +1,8 @@
-"""Egress policy: the networks that session containers may reach, and its iptables rules."""
+"""Network policy of session containers, and its iptables rules.
+
+The egress policy limits the networks that sessions may reach. If ports of sessions are published on
+their machine, only the clients (Hub, proxy, managers, gateways) may connect to them.
+"""
 
 from __future__ import annotations
 
@@ -91,6 +95,9 @@ class Source:
     def match(self) -> str:
         return f"-i {self.interface}" + (f" -s {self.address}" if self.address else "")
 
+    def match_destination(self) -> str:
+        return f"-o {self.interface}" + (f" -d {self.address}" if self.address else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Chains:
@@ -100,15 +107,18 @@ class Chains:
     forwarded_rules: str
     local: str
     local_rules: str
+    published: str
 
     @classmethod
     def of(cls, agent_id: str) -> Chains:
         key = "BAI-" + hashlib.sha256(agent_id.encode()).hexdigest()[:8]
-        return cls(f"{key}-FWD", f"{key}-FWD-P", f"{key}-IN", f"{key}-IN-P")
+        return cls(f"{key}-FWD", f"{key}-FWD-P", f"{key}-IN", f"{key}-IN-P", f"{key}-PUB")
 
     def all(self) -> tuple[str, ...]:
         # In the order of deletion: a chain must be deleted before the chains to which it refers.
-        return (self.forwarded, self.local, self.forwarded_rules, self.local_rules)
+        return (
+            self.forwarded, self.local, self.forwarded_rules, self.local_rules, self.published
+        )  # fmt: skip
 
 
 def parse_targets(text: str) -> tuple[Target, ...]:
@@ -145,8 +155,12 @@ def ruleset(
     chains: Chains,
     sources: Iterable[Source],
     targets: Sequence[Target],
+    clients: Sequence[str] | None = None,
 ) -> str:
     """Return the input of ``iptables-restore --noflush`` that sets the agent's chains atomically.
+
+    ``clients`` are the networks from which connections to the containers are allowed; None if no
+    port is published, so that Docker allows no connection anyway.
 
     For an allowed packet, the rules RETURN to Docker's own rules, so both must allow the packet.
     Containers of one bridge may reach each other, except on a shared bridge.
@@ -159,8 +173,12 @@ def ruleset(
             lines.append(
                 f"-A {chains.forwarded} -i {source.interface} -o {source.interface} -j RETURN"
             )
-        lines.append(f"-A {chains.forwarded} {source.match()} -j {chains.forwarded_rules}")
-        lines.append(f"-A {chains.local} {source.match()} -j {chains.local_rules}")
+        if clients is not None:
+            new = f"{source.match_destination()} -m conntrack --ctstate NEW"
+            lines.append(f"-A {chains.forwarded} {new} -j {chains.published}")
+        if policy is not Policy.OPEN:
+            lines.append(f"-A {chains.forwarded} {source.match()} -j {chains.forwarded_rules}")
+            lines.append(f"-A {chains.local} {source.match()} -j {chains.local_rules}")
     allowed = [
         f"{match} -j RETURN"
         for target in sorted(set(targets))
@@ -175,4 +193,8 @@ def ruleset(
     neighbours = [f"-p ipv6-icmp --icmpv6-type {kind} -j RETURN" for kind in discovery]
     for chain, last in ((chains.forwarded_rules, blocked), (chains.local_rules, [reject])):
         lines += [f"-A {chain} {rule}" for rule in (_ESTABLISHED, *neighbours, *allowed, *last)]
+    for network in sorted(set(clients or ())):
+        if ipaddress.ip_network(network).version == version:
+            lines.append(f"-A {chains.published} -s {network} -j RETURN")
+    lines.append(f"-A {chains.published} {reject}")
     return "\n".join([*lines, "COMMIT", ""])

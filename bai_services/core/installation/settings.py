@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from ..errors import InvalidRequest
+from ..ip_addresses import parse_address
 from ..user_input import shown
 
 FILE_NAME = "bai-hub.toml"
@@ -77,6 +78,9 @@ class Installation:
     host: str  # name under which users open the hub
     state: str  # databases, secrets, homes of sessions
     bind: str = ""  # address on which the proxy listens; empty: every address of this machine
+    # Address at which sessions and agents of other machines reach the Hub and the manager. Empty:
+    # the address of Docker's bridge, so sessions run only on this machine.
+    internal: str = ""
     port: int = 443  # public port
     tls: Tls = Tls.CERTIFICATE
     certificate: str = ""
@@ -169,6 +173,7 @@ class _Reader:
         installation = Installation(
             host=self._text("address", "host", ""),
             bind=self._text("address", "bind", ""),
+            internal=self._text("address", "internal", ""),
             port=self._port("address", "port", 443),
             tls=self._choice("tls", "mode", Tls, Tls.CERTIFICATE),
             certificate=self._path("tls", "certificate"),
@@ -271,6 +276,11 @@ def check(installation: Installation) -> None:
     """Raise ``InvalidRequest`` if settings are invalid or contradict each other."""
     if not _HOST.fullmatch(installation.host):
         raise _invalid("address.host", "must be the name of the hub, such as hub.example.org")
+    internal = parse_address(installation.internal)
+    if installation.internal and (
+        internal is None or internal.version != 4 or internal.is_unspecified
+    ):
+        raise _invalid("address.internal", "must be an IPv4 address of this machine")
     if not installation.state:
         raise _invalid("service.state", "must be the folder of the installation's state")
     if not _USER.fullmatch(installation.service_user):
@@ -381,7 +391,12 @@ def moved(
 
 def render(installation: Installation) -> str:
     """Return the text of ``bai-hub.toml``; ``parse`` is the inverse."""
-    address = {"host": installation.host, "bind": installation.bind, "port": installation.port}
+    address = {
+        "host": installation.host,
+        "bind": installation.bind,
+        "port": installation.port,
+        "internal": installation.internal,
+    }
     tls = {
         "mode": installation.tls.value,
         "certificate": installation.certificate,

@@ -62,6 +62,9 @@ class Injection:
     device_requests: Sequence[Mapping[str, Any]] = ()
     mounts: Sequence[Mount] = ()
     network: str = ""
+    address: str = ""
+    """Address of the agent's machine on which the main kernel's port is published; empty: it is
+    not published, because the Hub runs on the same machine."""
     capabilities: Sequence[str] = ()
     groups: Sequence[str] = ()
     layer_limit_bytes: int = 0
@@ -97,6 +100,7 @@ class Injection:
             device_requests=tuple(data.get("device_requests") or ()),
             mounts=tuple(Mount.from_json(mount) for mount in data.get("mounts") or ()),
             network=str(data.get("network") or ""),
+            address=str(data.get("address") or ""),
             capabilities=tuple(map(str, data.get("capabilities") or ())),
             groups=tuple(map(str, data.get("groups") or ())),
             memlock=bool(data.get("memlock")),
@@ -112,6 +116,8 @@ class Injection:
     def to_json(self) -> dict[str, Any]:
         data = _shallow(self)
         data["mounts"] = [mount.to_json() for mount in self.mounts]
+        if not self.address:
+            del data["address"]
         if not self.layer_limit_bytes:
             del data["layer_limit_bytes"]
         if not self.entrypoint:

@@ -1,0 +1,90 @@
+"""Machines of a cluster: engines of a Swarm on this machine, each with an agent that has joined."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.testbed.docker_engine import DockerEngine
+
+# Runs a program in the network namespace of a node. The mounted sysfs shows its interfaces.
+_INSIDE = """
+set -e
+mount -t sysfs sysfs /sys
+exec "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine of the cluster: its agent, its engine, and its address in the network."""
+
+    agent_id: str
+    engine: DockerEngine
+    address: str
+    state: Path
+    agent: subprocess.Popen[bytes]
+
+    def command(self, *words: str) -> list[str]:
+        """Return a command that runs in the network of this machine."""
+        return _inside(self.agent_id, words)
+
+
+def gateway(engine: DockerEngine) -> str:
+    """Return the address of this machine in the network of the nodes."""
+    return f"{_address(engine).rpartition('.')[0]}.1"
+
+
+@contextmanager
+def joined(
+    url: str, tokens: Sequence[str], engines: Sequence[DockerEngine], folder: Path
+) -> Iterator[list[Node]]:
+    """Yield a node for each engine, whose agent has joined the hub at ``url``.
+
+    ``tokens`` are those of invitations, one for each engine.
+    """
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(_running_agent(url, token, engine, folder))
+            for token, engine in zip(tokens, engines, strict=True)
+        ]
+
+
+@contextmanager
+def _running_agent(url: str, token: str, engine: DockerEngine, folder: Path) -> Iterator[Node]:
+    name, address = str(engine.client.info()["Name"]), _address(engine)
+    state, units = folder / name, folder / f"{name}-units"
+    units.mkdir()
+    places = ["--state", str(state), "--units", str(units)]
+    agent = [sys.executable, "-m", "bai_services.agent"]
+    options = ["--id", name, "--token", token, "--docker-host", engine.host]
+    join = [*agent, "join", url, *options, *places]
+    done = subprocess.run(_inside(name, join), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with open(state / "agent.env", "a") as settings:
+        settings.write("BAI_AGENT_CPU=8\nBAI_AGENT_MEM=8g\n")
+    with open(folder / f"{name}.log", "wb") as log:
+        run = _inside(name, [*agent, "run", "--state", str(state)])
+        process = subprocess.Popen(run, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        yield Node(name, engine, address, state, process)
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(20)
+
+
+def _address(engine: DockerEngine) -> str:
+    return str(engine.client.info()["Swarm"]["NodeAddr"])
+
+
+def _inside(name: str, words: Sequence[str]) -> list[str]:
+    enter = ["nsenter", f"--net=/var/run/netns/{name}", "unshare", "--mount"]
+    return [*enter, "sh", "-c", _INSIDE, "sh", *words]
