@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from bai_services.agent.commands import read_join
-from bai_services.agent.membership import Places, join, leave, manager_url, read_environment
+from bai_services.agent.membership import (
+    Places,
+    join,
+    leave,
+    local_address,
+    manager_url,
+    read_environment,
+)
 from bai_services.core.errors import BaiError, Conflict, Forbidden, InvalidRequest
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
@@ -100,6 +107,13 @@ async def test_second_join_changes_nothing_and_repairs_what_is_missing(
     output = await machine.join()
     assert f"unchanged: {places.unit}" in output
     assert (await (await api.client("admin")).get("/agent-invitations"))["total"] == 1
+
+
+def test_local_address_is_that_of_the_route_to_another_machine() -> None:
+    assert local_address("http://127.0.0.1:8091/services/bai") == ""
+    assert local_address("https://no-such-name.invalid/") == ""
+    # Addresses for documentation (RFC 5737): a route to them is enough.
+    assert local_address("https://203.0.113.7/services/bai") != "203.0.113.7"
 
 
 async def test_join_is_completed_after_an_interruption(api: Api, machine: Machine) -> None:

@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from tests.e2e.conftest import LISTEN_ON_ALL_ADDRESSES
-from tests.e2e.sessions import JSON, checked, start, stop
+from tests.e2e.sessions import JSON, checked, stop, wait_for
+from tests.e2e.test_cluster_sessions import three_kernels_allowed
 from tests.hub import RunningHub
 from tests.testbed import ComponentMissing, images, nodes, swarm
 from tests.testbed.docker_engine import DockerEngine
@@ -46,10 +47,23 @@ class Cluster:
         (name,) = {kernel["agent"] for kernel in session["kernels"]}
         return next(node for node in self.nodes if node.agent_id == name)
 
+    def run(self, session: JSON, *command: str) -> str:
+        """Run a command in the main kernel, and return its output."""
+        (kernel,) = [one for one in session["kernels"] if one["hostname"] == "main1"]
+        node = next(node for node in self.nodes if node.agent_id == kernel["agent"])
+        return node.engine.run("exec", f"bai-{session['id']}-main1", *command)
+
     def start(self, username: str, **fields: object) -> JSON:
-        body = {"resource_group": GROUP, "image": self.image, **fields}
+        """Create a session, wait until it is RUNNING, and return it."""
+        created = self.create(username, **fields)
+        return wait_for(self.hub.rest(username), created["id"], "RUNNING")
+
+    def create(self, username: str, **fields: object) -> JSON:
+        body = {"resource_group": GROUP, "image": self.image, "project": "default", **fields}
         body.setdefault("resources", {"cpu": "1", "mem": "512m"})
-        return start(self.hub.rest(username), f"node-{secrets.token_hex(4)}", **body)
+        body["name"] = f"node-{secrets.token_hex(4)}"
+        created: JSON = checked(self.hub.rest(username).post("/sessions", json=body), 201)
+        return created
 
 
 @pytest.fixture(scope="module")
@@ -115,28 +129,48 @@ def reaches(command: list[str], address: str, port: int) -> bool:
 def test_sessions_of_four_users_on_two_nodes_open_through_the_proxy(cluster: Cluster) -> None:
     rest = cluster.hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "across-nodes"}), 201)
-    spread = {"resources": {"cpu": "1", "mem": "5g"}}  # two such sessions do not fit on one node
-    mounts = [{"vfolder": folder["name"], "path": "data", "permission": "rw"}]
-    writer, reader = (cluster.start("user", mounts=mounts, **spread) for _ in range(2))
-    sessions = [("user", writer), ("user", reader)]
+    large = {
+        "resources": {"cpu": "1", "mem": "5g"},  # two such sessions do not fit on one node
+        "mounts": [{"vfolder": folder["name"], "path": "data", "permission": "rw"}],
+    }
+    sessions = [("user", cluster.create("user", **large)) for _ in range(2)]
+    for number in range(SESSIONS):
+        username = USERS[number % len(USERS)]
+        sessions.append((username, cluster.create(username)))
     try:
+        sessions = [
+            (username, wait_for(cluster.hub.rest(username), session["id"], "RUNNING"))
+            for username, session in sessions
+        ]
+        writer, reader = sessions[0][1], sessions[1][1]
         assert cluster.node_of(writer) != cluster.node_of(reader)
-        for number in range(SESSIONS):
-            username = USERS[number % len(USERS)]
-            sessions.append((username, cluster.start(username)))
         for username, session in sessions:
             page = server_of(cluster.hub, session, username).request("GET", "api/status")
             assert page.status_code == 200, (username, session)
         # A file that is written on one node can be read on the other.
-        model = {"type": "file", "format": "text", "content": "from another node"}
-        path = "api/contents/data/note.txt"
-        server_of(cluster.hub, writer, "user").request("PUT", path, json=model)
-        read = server_of(cluster.hub, reader, "user").request("GET", path)
-        assert read.json()["content"] == "from another node"
+        cluster.run(writer, "sh", "-c", "echo from another node > data/note.txt")
+        assert cluster.run(reader, "cat", "data/note.txt") == "from another node"
     finally:
         for username, session in sessions:
             stop(cluster.hub.rest(username), session["id"])
         checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
+
+
+def test_kernels_of_a_cluster_session_run_on_two_nodes(cluster: Cluster) -> None:
+    with three_kernels_allowed(cluster.hub):
+        session = cluster.start(
+            "user",
+            cluster_size=2,
+            cluster_mode="multi-node",
+            resources={"cpu": "1", "mem": "5g"},  # for each kernel
+        )
+        try:
+            assert len({kernel["agent"] for kernel in session["kernels"]}) == 2
+            page = server_of(cluster.hub, session, "user").request("GET", "api/status")
+            assert page.status_code == 200
+            assert cluster.run(session, "ssh", "sub1", "hostname") == "sub1"
+        finally:
+            stop(cluster.hub.rest("user"), session["id"])
 
 
 def test_only_the_machine_of_the_hub_reaches_the_published_port(cluster: Cluster) -> None:

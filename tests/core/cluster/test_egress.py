@@ -18,6 +18,28 @@ from bai_services.core.cluster.egress import (
 )
 
 CHAINS = Chains.of("m1")
+BRIDGE, OVERLAY = Source("br-1"), Source("docker_gwbridge", "172.18.0.2")
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_only_clients_open_connections_to_published_ports(policy: Policy) -> None:
+    clients = ["10.0.0.5/32", "fd00::5/128"]
+    lines = ruleset(4, policy, CHAINS, [BRIDGE, OVERLAY], [], clients).splitlines()
+    jumps = [line for line in lines if line.endswith(f"-j {CHAINS.published}")]
+    new = f"-m conntrack --ctstate NEW -j {CHAINS.published}"
+    assert jumps == [
+        f"-A {CHAINS.forwarded} -o br-1 {new}",
+        f"-A {CHAINS.forwarded} -o docker_gwbridge -d 172.18.0.2 {new}",
+    ]
+    # Containers of the same bridge reach each other, so this rule comes first.
+    same = f"-A {CHAINS.forwarded} -i br-1 -o br-1 -j RETURN"
+    assert lines.index(same) < lines.index(jumps[0])
+    assert [line for line in lines if line.startswith(f"-A {CHAINS.published} ")] == [
+        f"-A {CHAINS.published} -s 10.0.0.5/32 -j RETURN",
+        f"-A {CHAINS.published} -j REJECT --reject-with icmp-admin-prohibited",
+    ]
+    restricts_egress = any(line.endswith(f"-j {CHAINS.forwarded_rules}") for line in lines)
+    assert restricts_egress == (policy is not Policy.OPEN)
 
 
 @pytest.mark.parametrize(
