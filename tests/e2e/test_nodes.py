@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import os
-import secrets
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import ExitStack
 
 import httpx
 import pytest
 
-from tests.e2e.conftest import LISTEN_ON_ALL_ADDRESSES
+from tests.e2e.cluster import Cluster, running
 from tests.e2e.sessions import JSON, checked, stop, wait_for
 from tests.e2e.test_cluster_sessions import three_kernels_allowed
 from tests.hub import RunningHub
-from tests.testbed import ComponentMissing, images, nodes, swarm
+from tests.testbed import ComponentMissing
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.jupyter import JupyterServer
-from tests.testbed.nodes import Node
 from tests.testbed.skip import skip_or_fail
-from tests.testbed.wait import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
-GROUP = "nodes"
 USERS = ("user", "user2", "domain-admin", "admin")
 SESSIONS = int(os.environ.get("BAI_NODE_SESSIONS", "4"))
 CONNECT = (
@@ -35,83 +29,16 @@ CONNECT = (
 )
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """The Hub, two further machines, and an image that they have."""
-
-    hub: RunningHub
-    nodes: list[Node]
-    image: str
-
-    def node_of(self, session: JSON) -> Node:
-        (name,) = {kernel["agent"] for kernel in session["kernels"]}
-        return next(node for node in self.nodes if node.agent_id == name)
-
-    def run(self, session: JSON, *command: str) -> str:
-        """Run a command in the main kernel, and return its output."""
-        (kernel,) = [one for one in session["kernels"] if one["hostname"] == "main1"]
-        node = next(node for node in self.nodes if node.agent_id == kernel["agent"])
-        return node.engine.run("exec", f"bai-{session['id']}-main1", *command)
-
-    def start(self, username: str, **fields: object) -> JSON:
-        """Create a session, wait until it is RUNNING, and return it."""
-        created = self.create(username, **fields)
-        return wait_for(self.hub.rest(username), created["id"], "RUNNING")
-
-    def create(self, username: str, **fields: object) -> JSON:
-        body = {"resource_group": GROUP, "image": self.image, "project": "default", **fields}
-        body.setdefault("resources", {"cpu": "1", "mem": "512m"})
-        body["name"] = f"node-{secrets.token_hex(4)}"
-        created: JSON = checked(self.hub.rest(username).post("/sessions", json=body), 201)
-        return created
-
-
 @pytest.fixture(scope="module")
 def cluster(
     docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("nodes")
     with ExitStack() as stack:
         try:
-            image = images.minimal_image(docker_engine)
-            engines = stack.enter_context(swarm.running(2))
+            made = stack.enter_context(running(docker_engine, tmp_path_factory.mktemp("nodes")))
         except ComponentMissing as reason:
             skip_or_fail("docker", reason)
-        for engine in engines:
-            swarm.copy_image(image, docker_engine, engine)
-        yield stack.enter_context(_cluster(docker_engine, engines, image, folder))
-
-
-@contextmanager
-def _cluster(
-    own: DockerEngine, engines: list[DockerEngine], image: str, folder: Path
-) -> Iterator[Cluster]:
-    further = folder / "further.py"
-    further.write_text(LISTEN_ON_ALL_ADDRESSES)
-    address = nodes.gateway(engines[0])
-    environment = {"DOCKER_HOST": own.host, "BAI_IMAGE": image, "BAI_CONFIG": str(further)}
-    environment |= {"BAI_INTERNAL_ADDRESS": address, "BAI_SWARM_HOST": engines[0].host}
-    hub = RunningHub(folder / "hub", "docker", environment)
-    try:
-        hub.start()
-        admin = hub.rest("admin")
-        checked(admin.post("/resource-groups", json={"name": GROUP, "engine": "docker"}), 201)
-        checked(admin.put(f"/resource-groups/{GROUP}/links/domain/default"), 200, 204)
-        invitation = {"resource_group": GROUP}
-        tokens = [
-            checked(admin.post("/agent-invitations", json=invitation), 201)["token"]
-            for _ in engines
-        ]
-        with nodes.joined(f"http://{address}:{hub.port}", tokens, engines, folder) as joined:
-            wait_until(lambda: _alive(admin) == len(joined), 60, "the agents to register")
-            yield Cluster(hub, joined, image)
-    finally:
-        hub.stop()
-
-
-def _alive(admin: httpx.Client) -> int:
-    query = {"resource_group": GROUP, "status": "ALIVE"}
-    return int(checked(admin.get("/agents", params=query), 200)["total"])
+        yield made
 
 
 def server_of(hub: RunningHub, session: JSON, username: str) -> JupyterServer:

@@ -20,7 +20,7 @@ class FakeAgent:
     ) -> None:
         self.id = agent_id
         self.client = client
-        self._beat: dict[str, Any] = {
+        self.heartbeat: dict[str, Any] = {
             "resource_group": group,
             "engine": "process",
             "architecture": "x86_64",
@@ -44,9 +44,9 @@ class FakeAgent:
 
         None as ``kernels`` reports that the agent's engine does not respond.
         """
-        self._beat.update(facts)
+        self.heartbeat.update(facts)
         listed = None if kernels is None else list(kernels)
-        body = {**self._beat, "kernels": listed}
+        body = {**self.heartbeat, "kernels": listed}
         await self.client.post(f"/agents/{self.id}/heartbeat", body)
 
     async def work(self, wait: float = 0) -> list[dict[str, Any]]:

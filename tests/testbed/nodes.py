@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ class Node:
     address: str
     state: Path
     agent: subprocess.Popen[bytes]
+    join_seconds: float
+    """Duration of `bai-agent join`."""
 
     def command(self, *words: str) -> list[str]:
         """Return a command that runs in the network of this machine."""
@@ -63,7 +66,9 @@ def _running_agent(url: str, token: str, engine: DockerEngine, folder: Path) -> 
     agent = [sys.executable, "-m", "bai_services.agent"]
     options = ["--id", name, "--token", token, "--docker-host", engine.host]
     join = [*agent, "join", url, *options, *places]
+    begun = time.monotonic()
     done = subprocess.run(_inside(name, join), capture_output=True, text=True, timeout=120)
+    join_seconds = time.monotonic() - begun
     assert done.returncode == 0, done.stdout + done.stderr
     with open(state / "agent.env", "a") as settings:
         settings.write("BAI_AGENT_CPU=8\nBAI_AGENT_MEM=8g\n")
@@ -71,7 +76,7 @@ def _running_agent(url: str, token: str, engine: DockerEngine, folder: Path) -> 
         run = _inside(name, [*agent, "run", "--state", str(state)])
         process = subprocess.Popen(run, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        yield Node(name, engine, address, state, process)
+        yield Node(name, engine, address, state, process, join_seconds)
     finally:
         process.terminate()
         try:

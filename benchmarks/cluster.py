@@ -1,0 +1,151 @@
+"""Several machines: `python -m benchmarks.cluster` prints a JSON object.
+
+A Hub and two further machines, which are engines of a Docker Swarm in network namespaces.
+``remote_added_seconds``: the start of a session on another machine minus the same on the Hub's
+machine (medians, in turns). ``join_seconds``: `bai-agent join` and the registration of the agent.
+``doctor_seconds``: the checks of all nodes. ``agents_500_core_percent``: load of one core in the
+manager for the heartbeats of 500 agents with 8 devices each, with SQLite.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bai_services.client import Client, Token
+from tests.e2e.cluster import GROUP, Cluster, running
+from tests.e2e.sessions import checked, stop
+from tests.testbed import ComponentMissing, docker_engine
+from tests.testbed.fake_agent import FakeAgent
+from tests.testbed.manager import AGENT_TOKEN
+
+from .served import Served
+
+_DEVICES = 8
+_WARM_UP_ROUNDS = 1
+_MEASURED_ROUNDS = 3
+
+
+def main() -> int:
+    """Print one JSON object on standard output and return the exit code."""
+    arguments = _parser().parse_args()
+    figures = asyncio.run(_heartbeat_load(arguments.agents))
+    if not arguments.no_nodes:
+        try:
+            engine = docker_engine.acquire()
+        except ComponentMissing as reason:
+            print(f"Docker is missing: {reason}", file=sys.stderr)
+            return 1
+        try:
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                running(engine, Path(folder)) as cluster,
+            ):
+                figures |= _cluster_figures(cluster, arguments.rounds)
+        finally:
+            engine.release()
+    print(json.dumps(figures, indent=2))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.cluster",
+        description=__doc__.partition("\n\n")[2],
+    )
+    parser.add_argument("--agents", type=int, default=500, help="number of agents; default: 500")
+    parser.add_argument("--rounds", type=int, default=5, help="starts on each machine; default: 5")
+    parser.add_argument("--no-nodes", action="store_true", help="only the heartbeats")
+    return parser
+
+
+async def _heartbeat_load(count: int) -> dict[str, float]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Served(Path(folder), f"sqlite+aiosqlite:///{folder}/bai.sqlite") as served,
+    ):
+        client = Client(served.url, Token(AGENT_TOKEN))
+        agents = [FakeAgent(client, f"a{n}", devices=_devices(n)) for n in range(count)]
+        interval = await _interval(agents[0])
+        percents = []
+        for number in range(_WARM_UP_ROUNDS + _MEASURED_ROUNDS):
+            before = served.ask("cpu")["seconds"]
+            begun = time.monotonic()
+            await asyncio.gather(
+                *(_beat_at(agent, begun + interval * n / count) for n, agent in enumerate(agents))
+            )
+            await asyncio.sleep(max(0.0, begun + interval - time.monotonic()))
+            used = served.ask("cpu")["seconds"] - before
+            if number >= _WARM_UP_ROUNDS:
+                percents.append(100 * used / (time.monotonic() - begun))
+        await client.close()
+    return {
+        f"agents_{count}_core_percent": round(statistics.median(percents), 1),
+        "heartbeat_interval_seconds": interval,
+    }
+
+
+def _devices(agent: int) -> list[dict[str, object]]:
+    return [
+        {
+            "id": f"a{agent}-g{index}",
+            "family": "cuda",
+            "index": index,
+            "model": "A100",
+            "memory_bytes": 80 * 2**30,
+            "is_simulated": True,
+            "facts": {"utilization": 40, "memory_used_bytes": 2**34, "temperature": 60},
+        }
+        for index in range(_DEVICES)
+    ]
+
+
+async def _interval(agent: FakeAgent) -> float:
+    """Register an agent, and return the interval of heartbeats that the manager requests."""
+    await agent.beat()
+    answer = await agent.client.post(
+        f"/agents/{agent.id}/heartbeat", {**agent.heartbeat, "kernels": []}
+    )
+    return float(answer["interval_seconds"])
+
+
+async def _beat_at(agent: FakeAgent, moment: float) -> None:
+    # The heartbeats of real agents are spread over the interval.
+    await asyncio.sleep(max(0.0, moment - time.monotonic()))
+    await agent.beat()
+
+
+def _cluster_figures(cluster: Cluster, rounds: int) -> dict[str, float]:
+    here, there = [], []
+    for _ in range(rounds):
+        here.append(_start_seconds(cluster, "default"))
+        there.append(_start_seconds(cluster, GROUP))
+    begun = time.monotonic()
+    report = checked(cluster.hub.rest("admin").post("/cluster-checks"), 200, 201)
+    doctor = time.monotonic() - begun
+    return {
+        "nodes": len(report["nodes"]),
+        "local_start_seconds": round(statistics.median(here), 2),
+        "remote_start_seconds": round(statistics.median(there), 2),
+        "remote_added_seconds": round(statistics.median(there) - statistics.median(here), 2),
+        "join_seconds": round(statistics.median(node.join_seconds for node in cluster.nodes), 1),
+        "doctor_seconds": round(doctor, 1),
+    }
+
+
+def _start_seconds(cluster: Cluster, group: str) -> float:
+    begun = time.monotonic()
+    session = cluster.start("user", resource_group=group)
+    seconds = time.monotonic() - begun
+    stop(cluster.hub.rest("user"), session["id"])
+    return seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main())
