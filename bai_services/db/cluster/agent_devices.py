@@ -15,6 +15,20 @@ from bai_services.core.resources import SHARE_UNIT
 
 from ..tables.cluster import agent_slots, agents, devices
 
+_UPDATE = (
+    sa.update(devices)
+    .where(devices.c.id == sa.bindparam("key"))
+    .values(
+        {
+            name: sa.bindparam(name)
+            for name in (
+                "agent_id", "family", "index", "model", "memory_bytes", "numa_node",
+                "is_simulated", "is_healthy", "facts",
+            )
+        }
+    )
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class NewDevice:
@@ -94,6 +108,7 @@ async def write_devices(
     )
     known = {row["id"]: row for row in found.mappings()}
     refused: list[str] = []
+    changed: list[dict[str, Any]] = []
     capacity_increased = False
     for device in reported:
         before = known.get(device.id)
@@ -110,11 +125,14 @@ async def write_devices(
             refused.append(device.id)
             continue
         if any(before[name] != value for name, value in values.items()):
-            await tx.execute(devices.update().where(devices.c.id == device.id).values(values))
+            changed.append({"key": device.id, **values})
             was, now = Sharing.from_facts(before["facts"]), Sharing.from_facts(device.facts)
             is_moved = before["agent_id"] != agent_id
             is_new = device.is_healthy and (is_moved or not before["is_healthy"] or was != now)
             capacity_increased = capacity_increased or is_new
+    if changed:
+        # One call for all devices: each heartbeat of a busy machine changes the facts of all.
+        await tx.execute(_UPDATE, changed)
     known_here = {device_id for device_id, row in known.items() if row["agent_id"] == agent_id}
     await _write_missing(tx, sorted(known_here - set(ids)))
     return DeviceChanges(capacity_increased, tuple(refused))

@@ -114,10 +114,13 @@ class AgentStore:
         status = AgentStatus.TERMINATED if beat.is_leaving else AgentStatus.ALIVE
         async with self._db.write() as tx:
             known = await _lock(tx, agent_id)
-            group = known["resource_group"] if known else await _group_of(tx, agent_id, beat)
-            engine = await tx.scalar(
-                sa.select(resource_groups.c.engine).where(resource_groups.c.name == group)
-            )
+            if known is not None:
+                group, engine = known["resource_group"], known["group_engine"]
+            else:
+                group = await _group_of(tx, agent_id, beat)
+                engine = await tx.scalar(
+                    sa.select(resource_groups.c.engine).where(resource_groups.c.name == group)
+                )
             if engine is None:
                 raise NotFound(
                     f"there is no resource group {group} that agent {agent_id} could join; "
@@ -322,6 +325,19 @@ def _heartbeat_result(
     )
 
 
+# SQLite ignores FOR UPDATE, but has a single writer.
+_LOCK = (
+    sa.select(
+        agents.c.resource_group, agents.c.status, resource_groups.c.engine.label("group_engine")
+    )
+    .join_from(
+        agents, resource_groups, agents.c.resource_group == resource_groups.c.name, isouter=True
+    )
+    .where(agents.c.id == sa.bindparam("id"))
+    .with_for_update(of=agents)
+)
+
+
 async def _group_of(tx: AsyncConnection, agent_id: str, beat: AgentHeartbeat) -> str:
     """Return the resource group of a new agent."""
     select = sa.select(agent_credentials.c.resource_group)
@@ -330,10 +346,11 @@ async def _group_of(tx: AsyncConnection, agent_id: str, beat: AgentHeartbeat) ->
 
 
 async def _lock(tx: AsyncConnection, agent_id: str) -> sa.RowMapping | None:
-    """Lock and return an agent's row, to serialize concurrent changes."""
-    # SQLite ignores FOR UPDATE, but has a single writer.
-    select = sa.select(agents.c.resource_group, agents.c.status).with_for_update()
-    return (await tx.execute(select.where(agents.c.id == agent_id))).mappings().one_or_none()
+    """Lock and return an agent's row, to serialize concurrent changes.
+
+    ``group_engine`` is the engine of its resource group, None if the group does not exist.
+    """
+    return (await tx.execute(_LOCK, {"id": agent_id})).mappings().one_or_none()
 
 
 async def _one(tx: AsyncConnection, agent_id: str) -> AgentRow:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from bai_services.core.accounts.roles import Caller, Reach, reach
 from bai_services.core.cluster.devices import SHARES, thousandths
+from bai_services.core.cluster.heartbeats import interval_seconds
 from bai_services.core.cluster.model import AgentStatus, check_agent_id
 from bai_services.core.cluster.records import (
     Agent,
@@ -81,6 +82,8 @@ class Agents:
         self._kernels = kernels
         self._capacity_changed = context.capacity_changed
         self._started_at: datetime | None = None
+        # Times of the last heartbeats that this manager received, by agent.
+        self._heard: dict[str, datetime] = {}
         self._loop = Loop(
             "agent deadlines", self.check_deadlines, settings.heartbeat_interval_seconds
         )
@@ -100,6 +103,7 @@ class Agents:
         # Wait first, because agents could not send heartbeats while the manager was not running.
         if self._started_at is not None and now - self._started_at < deadline:
             return
+        self._heard = {name: at for name, at in self._heard.items() if at > now - deadline}
         if not await self._store.has_lost_agents(now - deadline):
             return
         for agent_id in await self._store.mark_lost(now - deadline, now):
@@ -130,7 +134,9 @@ class Agents:
                 f"an agent cannot report the slots {', '.join(invalid)}: only cpu and mem are "
                 "slots of an agent; report other resources as devices"
             )
-        result = await self._store.record_heartbeat(agent_id, beat, self._clock())
+        now = self._clock()
+        self._heard[agent_id] = now
+        result = await self._store.record_heartbeat(agent_id, beat, now)
         _log(agent_id, result)
         if not beat.is_leaving:
             await self._kernels.observe(agent_id, kernels)
@@ -138,7 +144,11 @@ class Agents:
             self._capacity_changed()
         return HeartbeatResponse(
             deadline_seconds=self._settings.heartbeat_deadline_seconds,
-            interval_seconds=self._settings.heartbeat_interval_seconds,
+            interval_seconds=interval_seconds(
+                len(self._heard),
+                self._settings.heartbeat_interval_seconds,
+                self._settings.heartbeat_deadline_seconds,
+            ),
             hub_api_url=self._settings.hub_api_url,
             is_new=result.is_new,
         )
