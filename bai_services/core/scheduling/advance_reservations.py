@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from ..coded_text import TextTemplate
+from ..coded_text import CodedText, TextTemplate
 from ..errors import Conflict, InvalidRequest
 from ..resources import ResourceSlots
 from .caps import Scope
@@ -85,7 +85,8 @@ class HeldAgents:
     """An approved reservation as input of a scheduling pass.
 
     ``project`` and ``users`` are the scopes that may use the reservation; without ``users``, all
-    sessions of the project may use it.
+    sessions of the project may use it. ``booked``: the amounts booked on each of the agents; empty:
+    the whole agents.
     """
 
     id: str
@@ -95,6 +96,7 @@ class HeldAgents:
     agents: frozenset[str]
     project: Scope
     users: frozenset[Scope] = frozenset()
+    booked: ResourceSlots = field(default_factory=lambda: ResourceSlots({}))
 
     def admits(self, scopes: Collection[Scope]) -> bool:
         """Return whether a session that is charged to these scopes may use the reservation."""
@@ -124,7 +126,8 @@ def held_restriction(
     """Return the agents to which reservations restrict a session; None: no restriction.
 
     ``agents`` are all agents of the resource group. A session that names a reservation runs only on
-    the reserved agents. The text names the reservation that withholds the most agents.
+    the reserved agents. The text names the reservation that withholds the most agents. Reservations
+    of parts do not withhold agents (see ``held_parts``).
     """
     allowed, text, most = set(agents), None, 0
     for one in held:
@@ -133,7 +136,7 @@ def held_restriction(
             if others and text is None:
                 text = TextTemplate.ONLY_RESERVED_AGENTS.text(project=one.project_name)
             allowed &= one.agents
-        elif one.withholds(now, max_run_seconds, scopes):
+        elif not one.booked and one.withholds(now, max_run_seconds, scopes):
             withheld = one.agents & set(agents)
             allowed -= withheld
             if len(withheld) > most:
@@ -149,6 +152,43 @@ def held_restriction(
                     ends_at=one.ends_at.isoformat(),
                 )
     return None if text is None else Restriction(tuple(sorted(allowed)), text)
+
+
+def held_parts(
+    held: Sequence[HeldAgents],
+    agents: Collection[str],
+    now: datetime,
+    *,
+    max_run_seconds: int | None,
+    scopes: Collection[Scope],
+) -> tuple[tuple[str, ...], CodedText | None]:
+    """Return the ids of the reservations of parts beside which a session must fit, and the reason.
+
+    The text names the first of these reservations.
+    """
+    met = [
+        one
+        for one in held
+        if one.booked
+        and not one.agents.isdisjoint(agents)
+        and one.withholds(now, max_run_seconds, scopes)
+    ]
+    if not met:
+        return (), None
+    first = met[0]
+    template = (
+        TextTemplate.RESERVED_PART_UNTIL
+        if now >= first.starts_at
+        else TextTemplate.RESERVED_PART_AHEAD
+    )
+    text = template.text(
+        project=first.project_name,
+        slots=str(first.booked),
+        count=len(first.agents & set(agents)),
+        starts_at=first.starts_at.isoformat(),
+        ends_at=first.ends_at.isoformat(),
+    )
+    return tuple(one.id for one in met), text
 
 
 def both(one: Restriction | None, other: Restriction | None) -> Restriction | None:
