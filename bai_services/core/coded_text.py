@@ -137,12 +137,11 @@ class TextTemplate(Enum):
         "with a maximum run time that ends before may start"
     )
     RESERVED_PART_UNTIL = (
-        "{slots} on {count:agent} are kept free for the reservation of project {project} until "
-        "{ends_at}"
+        "the reservation of project {project} keeps {slots} free on {count:agent} until {ends_at}"
     )
     RESERVED_PART_AHEAD = (
         "could still run when the reservation of project {project} begins at {starts_at}, so it "
-        "must fit beside the booked {slots} on {count:agent}"
+        "must leave {slots} free on {count:agent}"
     )
     ONLY_RESERVED_AGENTS = "runs only on the agents of its reservation for project {project}"
 

@@ -81,7 +81,9 @@ def test_others_may_use_the_rest_of_the_machine_during_the_period() -> None:
     assert codes(result, "s3")[:2] == ["reserved-part-until", "shortages"]
     first = result.reasons["s3"][0]
     assert first["check"] == "advance-reservation"
-    assert first["message"].startswith("cuda.device=2 on 1 agent are kept free")
+    assert first["message"].startswith(
+        "the reservation of project mine keeps cuda.device=2 free on 1 agent until "
+    )
     assert result.wake_at == NOW + 2 * HOUR
     explained = explain_one(queue, "s3")
     assert explained is not None

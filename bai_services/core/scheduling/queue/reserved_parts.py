@@ -7,12 +7,18 @@ Another session that may still run at these times must fit beside these placemen
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from ...cluster.devices import SHARES, Device, DeviceAmount
 from ...resources import CPU, MEM, ResourceSlots
-from ..advance_reservations import HeldAgents
+from ..advance_reservations import (
+    Booking,
+    HeldAgents,
+    overlapping_bookings,
+    raise_if_too_few,
+    suits,
+)
 from ..placement import AgentState, Placement, Policy, Request
 from ..placement.placer import Placer
 from .model import RunningSession
@@ -40,7 +46,7 @@ def withheld_on(
         active = [one for one in parts if one.starts_at <= at < one.ends_at]
         staying = [r for r in running if r not in over]
         remaining = remaining_parts(agent.id, active, staying)
-        before = _released(agent, over)
+        before = _release_all(agent, [p for session in over for p in session.placements])
         after = _with_parts(
             agent, before, [remaining[one.id] for one in active if one.id in beside]
         )
@@ -60,6 +66,66 @@ def withheld_on(
         for amount in _amounts(device, *by_device.get(device.id, (0, 0)))
     ]
     return Placement(agent.id, slots, tuple(devices))
+
+
+def choose_agents_for_parts(
+    agents: Iterable[AgentState],
+    booked: Sequence[Booking],
+    ended_in_time: Mapping[str, Sequence[Placement]],
+    *,
+    nodes: int,
+    resources: ResourceSlots,
+    period: tuple[datetime, datetime],
+) -> tuple[str, ...]:
+    """Return the agents on which a reservation books ``resources`` each.
+
+    ``ended_in_time``: by agent, the placements of the sessions that end before the period. Agents
+    that certainly have the resources at the start are preferred, then agents with the fewest
+    devices that remain free beside the bookings.
+
+    Raises
+    ------
+    Conflict
+        If too few agents are suitable and have the resources beside the other reservations.
+    """
+    overlapping = overlapping_bookings(booked, period)
+    suitable = [agent for agent in agents if suits(agent, resources)]
+    rank: dict[str, tuple[bool, int, str]] = {}
+    for agent in suitable:
+        others = [b for b in overlapping if agent.id in b.agents]
+        empty = agent.fully_available()
+        with_all = _booked_together(empty, others, resources, period)
+        if with_all is None:
+            continue
+        at_start = _release_all(agent, ended_in_time.get(agent.id, ()))
+        is_certain = _booked_together(at_start, others, resources, period) is not None
+        rank[agent.id] = not is_certain, sum(d.free for d in with_all.devices), agent.id
+    free = [agent for agent in suitable if agent.id in rank]
+    raise_if_too_few(free, suitable, overlapping, nodes, resources)
+    return tuple(sorted(agent.id for agent in sorted(free, key=lambda a: rank[a.id])[:nodes]))
+
+
+def _booked_together(
+    agent: AgentState,
+    others: Sequence[Booking],
+    resources: ResourceSlots,
+    period: tuple[datetime, datetime],
+) -> AgentState | None:
+    """Return the fullest state of an agent with all bookings; None if they do not fit at all times
+    of the period.
+    """
+    if any(not b.booked for b in others):
+        return None
+    states = []
+    for at in sorted({period[0], *(b.starts_at for b in others if b.starts_at > period[0])}):
+        state: AgentState | None = agent
+        together = [b.booked for b in others if b.starts_at <= at < b.ends_at]
+        for slots in (*together, resources):
+            state = None if state is None else _placed(agent, state, slots)
+        if state is None:
+            return None
+        states.append(state)
+    return min(states, key=lambda state: sum(d.free for d in state.devices))
 
 
 def remaining_parts(
@@ -96,12 +162,11 @@ def _slots_on(agent_id: str, placements: Iterable[Placement]) -> dict[str, int]:
     return total
 
 
-def _released(agent: AgentState, over: Sequence[RunningSession]) -> AgentState:
-    if not over:
+def _release_all(agent: AgentState, placements: Sequence[Placement]) -> AgentState:
+    if not placements:
         return agent
     placer = Placer([agent], Policy.BEST_FIT)
-    for session in over:
-        placer.release(session.placements)
+    placer.release(placements)
     return placer.agents()[0]
 
 
