@@ -121,8 +121,8 @@ async def test_reservation_books_a_part_of_a_machine(api: Api, clock: MovableClo
     await admin.post("/sessions", {"name": "member", **gpu, **of_project})
     await api.world.manager.scheduling.scheduler.run_pass()
     statuses = {
-        name: (await admin.get(f"/sessions?name={name}"))["items"][0]["status"]
-        for name in ("short", "long", "member")
+        name: (await client.get(f"/sessions/{name}"))["status"]
+        for name, client in (("short", user), ("long", user), ("member", admin))
     }
     assert statuses == {"short": "SCHEDULED", "long": "PENDING", "member": "SCHEDULED"}
     reasons = (await user.get("/sessions/long"))["reasons"]
