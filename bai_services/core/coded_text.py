@@ -136,6 +136,13 @@ class TextTemplate(Enum):
         "could still run when the reservation of project {project} begins at {starts_at}; sessions "
         "with a maximum run time that ends before may start"
     )
+    RESERVED_PART_UNTIL = (
+        "the reservation of project {project} keeps {slots} free on {count:agent} until {ends_at}"
+    )
+    RESERVED_PART_AHEAD = (
+        "could still run when the reservation of project {project} begins at {starts_at}, so it "
+        "must leave {slots} free on {count:agent}"
+    )
     ONLY_RESERVED_AGENTS = "runs only on the agents of its reservation for project {project}"
 
     # Quotas; ``parts`` contains the scope

@@ -43,3 +43,22 @@ async def test_reservation_is_requested_approved_and_listed(
     assert "approved" in shown.stdout
     cancelled = await bai("reservation", "cancel", "course", by="user")
     assert cancelled.stdout == "reservation course is cancelled\n"
+
+
+async def test_only_whole_machines_exclude_other_reservations(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    start = api.world.clock() + timedelta(hours=1)
+    period = "--from", start.isoformat(), "--until", (start + timedelta(hours=2)).isoformat()
+    common = "--project", "default", "--group", "default", "-r", "cpu=3", *period
+    for name in ("one", "two"):
+        made = await bai("reservation", "create", name, *common, by="admin")
+        assert made.stdout == f"reservation {name} is approved: a1\n"
+    whole = await bai("reservation", "create", "all", *common, "--whole-machines", by="admin")
+    assert whole.code != 0
+    assert "only 0 of 1 suitable agents can be reserved" in whole.stderr
+    await bai("reservation", "cancel", "one", by="admin")
+    await bai("reservation", "cancel", "two", by="admin")
+    await bai("reservation", "create", "all", *common, "--whole-machines", by="admin")
+    shown = await bai("reservation", "show", "all", "--json", by="admin")
+    assert shown.document["whole_machines"] is True

@@ -621,6 +621,7 @@ NOT_FROM_USERS = {
     "scheduling.maintenance.restriction",
     "scheduling.advance_reservations.both",
     "scheduling.advance_reservations.choose_agents",
+    "scheduling.advance_reservations.held_parts",
     "scheduling.advance_reservations.held_restriction",
     "scheduling.elastic.ElasticSession.surplus",
     "scheduling.elastic.decide",

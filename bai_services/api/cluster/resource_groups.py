@@ -119,12 +119,16 @@ class ScheduledSession(ResponseModel):
 
 
 class ScheduledReservation(ResponseModel):
-    """An approved advance reservation that has not ended, with the agents that it holds."""
+    """An approved advance reservation that has not ended, with the agents that it holds.
+    ``resources``: what it holds of each agent, unless ``whole_machines`` is true.
+    """
 
     id: str
     name: str
     project: str
     agents: list[str]
+    resources: SlotsOutput
+    whole_machines: bool
     starts_at: datetime
     ends_at: datetime
 

@@ -1,4 +1,4 @@
-"""`/reservations`: agents that a project reserves for a period."""
+"""`/reservations`: parts of agents, or whole agents, that a project reserves for a period."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ NoteText = Annotated[
 
 
 class NewReservation(Body):
-    """``nodes``: number of agents. ``resources``: minimum capacity of each agent; the whole agent
-    is reserved. ``users``: members of the project who may use it; all members if empty.
+    """``nodes``: number of agents. ``resources``: what is reserved on each agent; others may use
+    the rest. ``whole_machines``: reserve whole agents, with at least these resources. ``users``:
+    members of the project who may use it; all members if empty.
     ``grace_seconds``: time after the start when an unused reservation expires.
     """
 
@@ -50,6 +51,7 @@ class NewReservation(Body):
     resource_group: NameText
     nodes: int = Field(default=1, ge=1, le=MAX_NODES)
     resources: SlotsInput = Field(min_length=1)
+    whole_machines: bool = False
     users: list[NameText] = Field(default=[], max_length=MAX_MEMBERS)
     starts_at: Instant
     ends_at: Instant
@@ -79,6 +81,7 @@ class Reservation(ResponseModel):
     resource_group: str
     nodes: int
     resources: SlotsOutput
+    whole_machines: bool
     agents: list[str]
     users: list[str]
     starts_at: datetime

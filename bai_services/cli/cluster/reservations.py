@@ -1,4 +1,4 @@
-"""`bai reservation`: reserve machines of a resource group for a project and a period."""
+"""`bai reservation`: reserve resources on machines, or whole machines, for a project."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from ..command import (
 from ..sessions.spec_options import parse_amounts
 
 COLUMNS = (
-    "name", "state", "project", "resource_group", "nodes", "resources", "starts_at", "ends_at",
+    "name", "state", "project", "resource_group", "nodes", "resources", "whole_machines",
+    "starts_at", "ends_at",
 )  # fmt: skip
 
 
@@ -80,7 +81,11 @@ async def show(connection: Connection, name: str, *, as_json: bool) -> None:
 @click.option(
     "-r", "--resource", "resources", multiple=True, required=True, metavar="SLOT=AMOUNT",
     callback=parse_amounts,
-    help="Minimum resources of each machine. Whole machines are reserved.",
+    help="Resources to reserve on each machine. Other sessions may use the rest of it.",
+)  # fmt: skip
+@click.option(
+    "--whole-machines", is_flag=True,
+    help="Reserve whole machines, with at least these resources.",
 )  # fmt: skip
 @click.option(
     "--from", "starts_at", required=True, metavar="TIME",
@@ -108,7 +113,7 @@ async def create(
     as_json: bool,
     **fields: Any,
 ) -> None:
-    """Request a reservation.
+    """Request a reservation of parts of machines, or of whole machines.
 
     An administrator of the domain approves it; a reservation that an administrator requests is
     approved at once.

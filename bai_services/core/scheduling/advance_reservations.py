@@ -1,8 +1,10 @@
 """Advance reservations: agents that are held for the sessions of a project in a period.
 
-A reservation holds whole agents, which are chosen at the booking, so no two reservations hold the
-same agent at the same time. During the period, other sessions do not start on these agents. Before
-the period, they start there only if their enforced maximum run time ends before it.
+A reservation holds agents that are chosen at the booking: whole agents, or the same amounts on each
+of them. No agent is booked beyond its capacity at any time. During the period, other sessions do
+not start on whole reserved agents. Before the period, they start there only if their enforced
+maximum run time ends before it. On agents of which a part is booked, other sessions start if they
+fit beside the booked part at all times at which they may run.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from ..coded_text import TextTemplate
+from ..coded_text import CodedText, TextTemplate
 from ..errors import Conflict, InvalidRequest
 from ..resources import ResourceSlots
 from .caps import Scope
@@ -52,8 +54,9 @@ OPEN_STATES = (ReservationState.REQUESTED, ReservationState.APPROVED)
 
 @dataclass(frozen=True, slots=True)
 class AdvanceReservation:
-    """A reservation of ``nodes`` agents of a resource group, each with at least ``resources``.
+    """A reservation of ``resources`` on each of ``nodes`` agents of a resource group.
 
+    With ``whole_machines``, it holds whole agents with at least these resources.
     ``users``: the members of the project who may use the reservation; all members if empty.
     ``agents``: the held agents; before the approval, a preliminary choice, which the approval
     repeats. ``used_at``: when a member's session was first found on these agents in the period.
@@ -68,6 +71,7 @@ class AdvanceReservation:
     resource_group: str
     nodes: int
     resources: ResourceSlots
+    whole_machines: bool
     agents: Sequence[str]
     users: Sequence[str]
     starts_at: datetime
@@ -85,7 +89,8 @@ class HeldAgents:
     """An approved reservation as input of a scheduling pass.
 
     ``project`` and ``users`` are the scopes that may use the reservation; without ``users``, all
-    sessions of the project may use it.
+    sessions of the project may use it. ``booked``: the amounts booked on each of the agents; empty:
+    the whole agents.
     """
 
     id: str
@@ -95,6 +100,7 @@ class HeldAgents:
     agents: frozenset[str]
     project: Scope
     users: frozenset[Scope] = frozenset()
+    booked: ResourceSlots = field(default_factory=ResourceSlots)
 
     def admits(self, scopes: Collection[Scope]) -> bool:
         """Return whether a session that is charged to these scopes may use the reservation."""
@@ -124,7 +130,8 @@ def held_restriction(
     """Return the agents to which reservations restrict a session; None: no restriction.
 
     ``agents`` are all agents of the resource group. A session that names a reservation runs only on
-    the reserved agents. The text names the reservation that withholds the most agents.
+    the reserved agents. The text names the reservation that withholds the most agents. Reservations
+    of parts do not withhold agents (see ``held_parts``).
     """
     allowed, text, most = set(agents), None, 0
     for one in held:
@@ -133,7 +140,7 @@ def held_restriction(
             if others and text is None:
                 text = TextTemplate.ONLY_RESERVED_AGENTS.text(project=one.project_name)
             allowed &= one.agents
-        elif one.withholds(now, max_run_seconds, scopes):
+        elif not one.booked and one.withholds(now, max_run_seconds, scopes):
             withheld = one.agents & set(agents)
             allowed -= withheld
             if len(withheld) > most:
@@ -149,6 +156,43 @@ def held_restriction(
                     ends_at=one.ends_at.isoformat(),
                 )
     return None if text is None else Restriction(tuple(sorted(allowed)), text)
+
+
+def held_parts(
+    held: Sequence[HeldAgents],
+    agents: Collection[str],
+    now: datetime,
+    *,
+    max_run_seconds: int | None,
+    scopes: Collection[Scope],
+) -> tuple[tuple[str, ...], CodedText | None]:
+    """Return the ids of the reservations of parts beside which a session must fit, and the reason.
+
+    The text names the first of these reservations.
+    """
+    met = [
+        one
+        for one in held
+        if one.booked
+        and not one.agents.isdisjoint(agents)
+        and one.withholds(now, max_run_seconds, scopes)
+    ]
+    if not met:
+        return (), None
+    first = met[0]
+    template = (
+        TextTemplate.RESERVED_PART_UNTIL
+        if now >= first.starts_at
+        else TextTemplate.RESERVED_PART_AHEAD
+    )
+    text = template.text(
+        project=first.project_name,
+        slots=str(first.booked),
+        count=len(first.agents & set(agents)),
+        starts_at=first.starts_at.isoformat(),
+        ends_at=first.ends_at.isoformat(),
+    )
+    return tuple(one.id for one in met), text
 
 
 def both(one: Restriction | None, other: Restriction | None) -> Restriction | None:
@@ -180,12 +224,16 @@ def check_period(starts_at: datetime, ends_at: datetime, now: datetime, grace_se
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """Agents and period of an approved reservation, which other reservations cannot have."""
+    """Agents and period of an approved reservation, which other reservations cannot have.
+
+    ``booked``: the amounts on each agent; empty: the whole agents.
+    """
 
     agents: frozenset[str]
     starts_at: datetime
     ends_at: datetime
     name: str = field(default="", compare=False)
+    booked: ResourceSlots = field(default_factory=ResourceSlots)
 
 
 def choose_agents(
@@ -197,7 +245,7 @@ def choose_agents(
     resources: ResourceSlots,
     period: tuple[datetime, datetime],
 ) -> tuple[str, ...]:
-    """Return the agents to hold for a reservation.
+    """Return the agents to hold for a reservation of whole agents.
 
     ``busy_until``: the latest time at which the sessions of an agent end; None: unknown. Agents
     that are certainly free at the start are preferred, then agents with few devices.
@@ -207,22 +255,12 @@ def choose_agents(
     Conflict
         If too few agents are suitable and not reserved in the period.
     """
-    starts_at, ends_at = period
-    overlapping = [b for b in booked if b.starts_at < ends_at and starts_at < b.ends_at]
+    starts_at = period[0]
+    overlapping = overlapping_bookings(booked, period)
     taken = {agent for booking in overlapping for agent in booking.agents}
-    suitable = [agent for agent in agents if _suits(agent, resources)]
+    suitable = [agent for agent in agents if suits(agent, resources)]
     free = [agent for agent in suitable if agent.id not in taken]
-    if len(free) < nodes:
-        ids = {agent.id for agent in suitable}
-        names = sorted({b.name for b in overlapping if b.name and b.agents & ids})
-        why = f"; reserved in this period: {', '.join(names)}" if names else ""
-        raise Conflict(
-            f"{nodes} agents with {resources} requested, but only {len(free)} of "
-            f"{len(suitable)} suitable agents can be reserved{why}",
-            nodes=nodes,
-            available=len(free),
-            reservations=names,
-        )
+    raise_if_too_few(free, suitable, overlapping, nodes, resources)
 
     def rank(agent: AgentState) -> tuple[bool, int, str]:
         until = busy_until.get(agent.id, starts_at)
@@ -231,7 +269,37 @@ def choose_agents(
     return tuple(sorted(agent.id for agent in sorted(free, key=rank)[:nodes]))
 
 
-def _suits(agent: AgentState, resources: ResourceSlots) -> bool:
+def overlapping_bookings(
+    booked: Iterable[Booking], period: tuple[datetime, datetime]
+) -> list[Booking]:
+    starts_at, ends_at = period
+    return [b for b in booked if b.starts_at < ends_at and starts_at < b.ends_at]
+
+
+def raise_if_too_few(
+    free: Sequence[AgentState],
+    suitable: Sequence[AgentState],
+    overlapping: Sequence[Booking],
+    nodes: int,
+    resources: ResourceSlots,
+) -> None:
+    """Raise ``Conflict`` if fewer than ``nodes`` suitable agents can be reserved."""
+    if len(free) >= nodes:
+        return
+    ids = {agent.id for agent in suitable}
+    names = sorted({b.name for b in overlapping if b.name and b.agents & ids})
+    why = f"; reserved in this period: {', '.join(names)}" if names else ""
+    raise Conflict(
+        f"{nodes} agents with {resources} requested, but only {len(free)} of "
+        f"{len(suitable)} suitable agents can be reserved{why}",
+        nodes=nodes,
+        available=len(free),
+        reservations=names,
+    )
+
+
+def suits(agent: AgentState, resources: ResourceSlots) -> bool:
+    """Return whether an agent accepts sessions and, when empty, has these resources."""
     if not (agent.is_alive and agent.is_schedulable):
         return False
     empty = agent.fully_available()

@@ -8,6 +8,7 @@ from collections.abc import Collection
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.advance_reservations import HeldAgents, ReservationState
 from bai_services.core.scheduling.caps import Scope, ScopeKind
 
@@ -41,6 +42,7 @@ async def read_held(
                 frozenset(row.agents),
                 Scope(ScopeKind.PROJECT, row.project_id),
                 frozenset(Scope(ScopeKind.USER, user_id) for user_id in row.user_ids),
+                booked=ResourceSlots() if row.whole_machines else row.resources,
             )
         )
     return {group: tuple(of) for group, of in held.items()}

@@ -26,6 +26,8 @@ from bai_services.core.scheduling.advance_reservations import (
     choose_agents,
 )
 from bai_services.core.scheduling.caps import Scope, ScopeKind, raise_if_violated, violations
+from bai_services.core.scheduling.placement import Placement
+from bai_services.core.scheduling.queue.reserved_parts import choose_agents_for_parts
 from bai_services.core.sessions.lifecycle import OCCUPYING
 
 from ..audit import record
@@ -314,14 +316,36 @@ async def _book(tx: AsyncConnection, values: Mapping[str, Any]) -> tuple[str, ..
     # The message of an error names only reservations that members of the project may see.
     named = {row.id: row.name for row in of_project}
     bookings = [
-        Booking(frozenset(r.agents), r.starts_at, r.ends_at, named.get(r.id, "")) for r in rows
+        Booking(
+            frozenset(r.agents),
+            r.starts_at,
+            r.ends_at,
+            named.get(r.id, ""),
+            ResourceSlots() if r.whole_machines else r.resources,
+        )
+        for r in rows
     ]
     agents = await read_agents(tx, [group])
+    running = await read_running(tx, await _sessions_of(tx, group))
+    if not values["whole_machines"]:
+        ended: dict[str, list[Placement]] = {}
+        for session in running:
+            if session.ends_at is not None and session.ends_at <= period[0]:
+                for placement in session.placements:
+                    ended.setdefault(placement.agent_id, []).append(placement)
+        return choose_agents_for_parts(
+            agents,
+            bookings,
+            ended,
+            nodes=values["nodes"],
+            resources=values["resources"],
+            period=period,
+        )
     ends: dict[str, datetime | None] = {}
-    for running in await read_running(tx, await _sessions_of(tx, group)):
-        for placement in running.placements:
-            before = ends.get(placement.agent_id, running.ends_at)
-            end = running.ends_at
+    for session in running:
+        for placement in session.placements:
+            before = ends.get(placement.agent_id, session.ends_at)
+            end = session.ends_at
             ends[placement.agent_id] = None if before is None or end is None else max(before, end)
     return choose_agents(
         agents,

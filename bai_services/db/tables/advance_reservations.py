@@ -21,8 +21,9 @@ advance_reservations = sa.Table(
         nullable=False,
     ),
     sa.Column("nodes", sa.Integer, nullable=False),
-    # Minimum resources of each agent.
+    # Booked resources of each agent; with ``whole_machines``, its minimum resources.
     sa.Column("resources", Slots, nullable=False),
+    sa.Column("whole_machines", sa.Boolean, nullable=False, server_default="1"),
     # Ids of the agents that are held.
     sa.Column("agents", sa.JSON, nullable=False),
     # Ids of the users who may use the reservation; empty: all members of the project.

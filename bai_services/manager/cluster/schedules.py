@@ -80,6 +80,8 @@ class ScheduledReservation:
     name: str
     project: str
     agents: tuple[str, ...]
+    resources: ResourceSlots
+    whole_machines: bool
     starts_at: datetime
     ends_at: datetime
 
@@ -184,7 +186,14 @@ class Schedules:
         """
         return tuple(
             ScheduledReservation(
-                one.id, one.name, one.project, tuple(one.agents), one.starts_at, one.ends_at
+                one.id,
+                one.name,
+                one.project,
+                tuple(one.agents),
+                one.resources,
+                one.whole_machines,
+                one.starts_at,
+                one.ends_at,
             )
             for one in await self._reservations.current(group, self._clock())
         )

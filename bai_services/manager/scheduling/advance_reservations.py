@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
+from bai_services.core.cluster.devices import check_exclusive
 from bai_services.core.errors import Forbidden, InvalidRequest
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
@@ -84,6 +85,11 @@ class AdvanceReservations:
         now, grace = self._clock(), spec.get("grace_seconds", DEFAULT_GRACE_SECONDS)
         check_period(spec["starts_at"], spec["ends_at"], now, grace)
         resources = ResourceSlots.parse(spec["resources"])
+        whole_machines = spec.get("whole_machines", False)
+        if not whole_machines:
+            check_exclusive(resources)
+            if not resources:
+                raise InvalidRequest("a reservation needs resources", field="resources")
         is_approved = reaches(caller, "reservation.approve", target)
         values = {
             "id": str(uuid.uuid4()),
@@ -93,6 +99,7 @@ class AdvanceReservations:
             "resource_group": spec["resource_group"],
             "nodes": spec.get("nodes", 1),
             "resources": resources,
+            "whole_machines": whole_machines,
             "user_ids": await self._user_ids(project.id, spec.get("users", ())),
             "starts_at": spec["starts_at"],
             "ends_at": spec["ends_at"],

@@ -69,8 +69,12 @@ async def test_sessions_wait_for_a_reservation_or_use_it(api: Api, clock: Movabl
     await FakeAgent(api.agent, "a1").beat()
     await FakeAgent(api.agent, "a2").beat()
     await admin.put("/projects/research/members/admin", {})
-    now = await admin.post("/reservations", spec(clock, -0.1, 2, project="research"))
-    await admin.post("/reservations", spec(clock, 1, 3, project="research", name="later"))
+    now = await admin.post(
+        "/reservations", spec(clock, -0.1, 2, project="research", whole_machines=True)
+    )
+    await admin.post(
+        "/reservations", spec(clock, 1, 3, project="research", name="later", whole_machines=True)
+    )
     small = {"resources": {"cpu": 1, "mem": "1g"}}
     await user.post("/sessions", {"name": "my-lab", **small})
     of_project = {"project": "research", **small}
@@ -96,6 +100,42 @@ async def test_sessions_wait_for_a_reservation_or_use_it(api: Api, clock: Movabl
     assert (found["state"], found["used_at"]) == ("approved", clock().isoformat())
 
 
+async def test_reservation_books_a_part_of_a_machine(api: Api, clock: MovableClock) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    await FakeAgent(api.agent, "a1").beat()
+    await admin.put("/projects/research/members/admin", {})
+    one = {"resources": {"cuda.device": 1, "cpu": 2}, "project": "research"}
+    made = await admin.post("/reservations", spec(clock, -0.1, 2, **one))
+    assert (made["whole_machines"], made["agents"]) == (False, ["a1"])
+    # The machine has two devices, so one more can be booked in the same period.
+    await admin.post("/reservations", spec(clock, 1, 3, **one, name="second"))
+    for whole_machines in (False, True):
+        fields = {"name": "third", "whole_machines": whole_machines}
+        with pytest.raises(Conflict, match="only 0 of 1 suitable agents"):
+            await admin.post("/reservations", spec(clock, 1.5, 3, **{**one, **fields}))
+    gpu = {"resources": {"cpu": 1, "mem": "1g", "cuda.device": 1}}
+    limited = {"batch_timeout": 1800, "type": "batch", "startup_command": "true"}
+    await user.post("/sessions", {"name": "short", **gpu, **limited})
+    await user.post("/sessions", {"name": "long", **gpu})
+    of_project = {"project": "research", "reservation": "course"}
+    await admin.post("/sessions", {"name": "member", **gpu, **of_project})
+    await api.world.manager.scheduling.scheduler.run_pass()
+    statuses = {
+        name: (await client.get(f"/sessions/{name}"))["status"]
+        for name, client in (("short", user), ("long", user), ("member", admin))
+    }
+    assert statuses == {"short": "SCHEDULED", "long": "PENDING", "member": "SCHEDULED"}
+    reasons = (await user.get("/sessions/long"))["reasons"]
+    assert reasons[0]["check"] == "advance-reservation"
+    assert reasons[0]["message"].startswith(
+        "the reservation of project research keeps cpu=2 cuda.device=1 free on 1 agent until "
+    )
+    schedule = await admin.get("/resource-groups/default/schedule")
+    (held, _) = schedule["reservations"]
+    assert held["resources"] == {"cpu": "2", "cuda.device": "1"}
+    assert held["whole_machines"] is False
+
+
 async def test_unused_reservation_expires_after_its_grace(api: Api, clock: MovableClock) -> None:
     admin, manager = await api.client("admin"), api.world.manager
     await FakeAgent(api.agent, "a1").beat()
@@ -117,6 +157,8 @@ async def test_invalid_reservations_are_refused(api: Api, clock: MovableClock) -
         ({"resources": {"cpu": 64}}, Conflict, "only 0 of 0 suitable agents"),
         ({"starts_at": (clock() + 5 * HOUR).isoformat()}, InvalidRequest, "ends after its start"),
         ({"resource_group": "nothing"}, NotFound, "no resource group"),
+        ({"resources": {"cpu": 0}}, InvalidRequest, "a reservation needs resources"),
+        ({"resources": {"cuda.device": 1, "cuda.shares": 0.5}}, InvalidRequest, "exclusive"),
     ):
         with pytest.raises(error, match=text):
             await admin.post("/reservations", spec(clock, **fields))

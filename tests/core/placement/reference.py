@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from bai_services.core.scheduling.placement import AgentState, Policy
+from bai_services.core.cluster.devices import thousandths
+from bai_services.core.scheduling.placement import AgentState, Placement, Policy
 from bai_services.core.scheduling.placement.pricing.mix import Mix, RequestKind
 from bai_services.core.scheduling.placement.pricing.prices import remainder_values, share_prices
 
@@ -45,6 +47,19 @@ def acceptable(
     best = max(scores.values())
     # Ties go to the first agent.
     return [next(n for n in able if scores[n] == best)]
+
+
+def with_parts(agents: list[AgentState], parts: list[Placement]) -> list[AgentState]:
+    """Return the agents as seen by a request from which parts are withheld: the parts are used."""
+    withheld = {part.agent_id: part for part in parts}
+    seen = []
+    for agent in agents:
+        part = withheld[agent.id]
+        used = {s: agent.used.get(s, 0) + part.slots.get(s, 0) for s in agent.capacity}
+        amounts = {d.device_id: thousandths(d.slot, d.amount) for d in part.devices}
+        devices = tuple(replace(d, used=d.used + amounts.get(d.id, 0)) for d in agent.devices)
+        seen.append(replace(agent, used=used, devices=devices))
+    return seen
 
 
 def free_shares(on: AgentState) -> list[int]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bai_services.core.cluster.devices import Device, max_share, thousandths
+from bai_services.core.cluster.devices import Device, DeviceAmount, max_share, thousandths
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import (
     AgentState,
@@ -25,7 +25,7 @@ from bai_services.core.scheduling.placement.pricing.prices import share_prices
 from bai_services.core.scheduling.placement.pricing.tables import Fleet, Tables, Variant, tables_of
 
 from .factories import GIB, agent
-from .reference import MIX, acceptable
+from .reference import MIX, acceptable, with_parts
 
 sizes = st.sampled_from([50, 160, 200, 250, 330, 470, 500, 650, 810])
 used = st.lists(st.sampled_from([0, 0, 0, None, 190, 250, 500, 670, 1000]), max_size=4)
@@ -172,11 +172,59 @@ def agents_from(drawn: list[tuple[list[int], int, int, str]]) -> list[AgentState
     ]
 
 
-def request_of(kind: RequestKind) -> Request:
+def request_of(kind: RequestKind, beside: tuple[str, ...] = ()) -> Request:
     slots = {"cpu": kind.cpu, "mem": kind.mem}
     if kind.devices:
         slots |= {"cuda.shares": kind.share} if kind.share < 1000 else {"cuda.device": kind.devices}
-    return Request(ResourceSlots(slots), "main", "x86_64", device_models=kind.models)
+    return Request(ResourceSlots(slots), "main", "x86_64", device_models=kind.models, beside=beside)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    agent_tuples,
+    st.lists(st.sampled_from(list(MIX)), min_size=2, max_size=6),
+    st.sampled_from(list(Policy)),
+    st.data(),
+)
+def test_requests_beside_withheld_parts_match_the_reference(
+    drawn: list[Any], kinds: list[RequestKind], policy: Policy, data: st.DataObject
+) -> None:
+    """A part of some agents is withheld from every second request; the others ignore it."""
+    agents = agents_from(drawn)
+    tables = tables_of(MIX, Fleet.of(agents))
+    placer = Placer(agents, policy, tables)
+    parts = [
+        Placement(
+            a.id,
+            ResourceSlots({"cpu": data.draw(st.integers(0, a.capacity["cpu"]))}),
+            tuple(
+                DeviceAmount(
+                    d.id, "cuda.shares", min(d.free, data.draw(st.sampled_from([0, 250, 1000])))
+                )
+                for d in a.devices
+            ),
+        )
+        for a in agents
+    ]
+    placer.withhold(("r1",), tuple(parts))
+    for n, kind in enumerate(kinds):
+        beside = ("r1",) if n % 2 == 0 else ()
+        before, ids = placer.agents(), [a.id for a in agents]
+        last = ids.index(placer.last_agent) if placer.last_agent else -1
+        seen = with_parts(before, parts) if beside else before
+        handle = placer.prepare(request_of(kind, beside))
+        fits = placer.fits_each([handle])
+        placements = placer.place(handle)
+        chosen = ids.index(placements[0].agent_id) if placements else None
+        assert chosen in acceptable(policy, seen, kind, last)
+        assert fits == [placements is not None]
+        if placements is None:
+            assert placer.agents() == before
+        else:
+            placer.release(placements)
+            assert placer.agents() == before
+            if beside:  # the withheld parts must not exceed the free capacity
+                placer.allocate(placements)
 
 
 @settings(max_examples=100, deadline=None)

@@ -51,7 +51,7 @@ class Entities(Shell):
         """Choose an option of a select in the open form."""
         await self.drawer.get_by_label(label, exact=True).click()
         await self.page.keyboard.type(option)
-        await self.page.locator(".ant-select-item-option", has_text=option).first.click()
+        await self.page.locator(".ant-select-item-option:visible", has_text=option).first.click()
 
     async def filter(self, text: str) -> None:
         await self.page.get_by_placeholder("Contains").fill(text)

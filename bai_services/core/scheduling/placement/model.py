@@ -75,6 +75,8 @@ class Request:
     min_cuda_driver: str = ""
     # Acceptable device models; empty: any.
     device_models: tuple[str, ...] = ()
+    # Ids of the advance reservations whose parts of agents must stay free (``Placer.withhold``).
+    beside: tuple[str, ...] = ()
 
 
 class Placement(NamedTuple):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from bisect import insort
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -100,6 +101,8 @@ class Placer:
         self._requests: list[PreparedRequest] = []  # by handle
         self._handles: dict[Request, int] = {}
         self.version = 0
+        # By ``Request.beside``: placements that are kept free while such a request is placed.
+        self._withheld: dict[tuple[str, ...], tuple[Placement, ...]] = {}
         self._spare_forks: list[Placer] = []
         self._set_agents(list(agents), last_agent)
 
@@ -200,6 +203,12 @@ class Placer:
         Return one placement per kernel, in the order main1, sub1, sub2 …; if a kernel does not fit
         now, return None and allocate nothing.
         """
+        if withheld := self._withheld_from(handle):
+            with self._without(withheld):
+                return self._place(handle)
+        return self._place(handle)
+
+    def _place(self, handle: int) -> tuple[Placement, ...] | None:
         prepared = self._requests[handle]
         if prepared.searches == 1:
             result = self._search(handle, is_allocating=True)
@@ -231,6 +240,18 @@ class Placer:
                 }
             rest = iter(self.fits_each([n for n in handles if n not in checked]))
             return [checked[n] if n in checked else next(rest) for n in handles]
+        if not self._withheld:
+            return self._check_rows(handles)
+        found: dict[int, bool] = {}
+        by_withheld: dict[tuple[Placement, ...], list[int]] = {}
+        for n in handles:
+            by_withheld.setdefault(self._withheld_from(n), []).append(n)
+        for withheld, alike in by_withheld.items():
+            with self._without(withheld):
+                found.update(zip(alike, self._check_rows(alike), strict=True))
+        return [found[n] for n in handles]
+
+    def _check_rows(self, handles: Sequence[int]) -> list[bool]:
         fits: Bools = np.empty(len(handles), np.bool_)
         rows_checked = np.array([self._single_search_rows[n] for n in handles], np.int64)
         check_fits(self._pointers, rows_checked, fits)
@@ -239,6 +260,12 @@ class Placer:
 
     def count_fitting(self, handle: int) -> int:
         """Return the number of kernels of a request that fit now."""
+        if withheld := self._withheld_from(handle):
+            with self._without(withheld):
+                return self._count_fitting(handle)
+        return self._count_fitting(handle)
+
+    def _count_fitting(self, handle: int) -> int:
         prepared = self._requests[handle]
         if prepared.searches == 1:
             fits = self._search(handle, is_allocating=False)[0] >= 0
@@ -344,9 +371,51 @@ class Placer:
         if cached is None or cached[0] != self.version:
             prepared = self._requests[handle]
             fitting = self.count_fitting(handle) if prepared.searches > 1 else 0
-            why = explain(self._agents, self._columns, prepared.request, prepared.row, fitting)
+            with self._without(self._withheld_from(handle)):
+                why = explain(self._agents, self._columns, prepared.request, prepared.row, fitting)
             cached = self._refusals[handle] = (self.version, why)
         return cached[1]
+
+    # ---- Withheld parts of agents ----
+
+    def withhold(self, beside: tuple[str, ...], placements: tuple[Placement, ...]) -> None:
+        """Keep placements free while requests with this ``Request.beside`` are placed.
+
+        The withheld placements count as allocated during each search, and only then. They may
+        exceed the free capacity.
+        """
+        if self._withheld.get(beside, ()) == placements:
+            return
+        self._withheld[beside] = placements
+        if not placements:
+            del self._withheld[beside]
+        self.version += 1
+
+    def withhold_like(self, other: Placer) -> None:
+        """Withhold what another placer withholds."""
+        self._withheld = dict(other._withheld)
+
+    def withheld_sets(self) -> list[tuple[str, ...]]:
+        """Return the values of ``Request.beside`` for which anything is withheld."""
+        return list(self._withheld)
+
+    def _withheld_from(self, handle: int) -> tuple[Placement, ...]:
+        withheld = self._withheld
+        return withheld.get(self._requests[handle].request.beside, ()) if withheld else ()
+
+    @contextmanager
+    def _without(self, withheld: tuple[Placement, ...]) -> Iterator[None]:
+        """Count placements as allocated in the body of a ``with`` statement."""
+        if not withheld:
+            yield
+            return
+        version = self.version
+        self._adjust(withheld, -1)
+        start = self.version
+        yield
+        changes = self.version - start
+        self._adjust(withheld, 1)
+        self.version = version + changes
 
     # ---- External changes ----
 
@@ -486,6 +555,7 @@ class Placer:
         self._row_of, self._refusals = dict(self._row_of), dict(self._refusals)
         self._fits_when_empty = dict(self._fits_when_empty)
         self._never_fitting = set(self._never_fitting)
+        self._withheld = dict(self._withheld)
 
     def fork_for_thread(self) -> Placer:
         """Return a fork for another thread; this placer may change while the fork is in use."""
@@ -499,6 +569,11 @@ class Placer:
         request.
         """
         return fragmentation(self._columns, self._costs)
+
+    def agent(self, agent_id: str) -> AgentState | None:
+        """Return an agent in its current state; None if there is no such agent."""
+        n = self._index.get(agent_id)
+        return None if n is None else read_agent(self._columns, n, self._agents[n])
 
     def agents(self) -> list[AgentState]:
         """Return the agents in their current state, in their order."""

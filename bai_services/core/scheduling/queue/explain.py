@@ -32,6 +32,8 @@ _RESERVED_CODES = frozenset(
     for template in (
         TextTemplate.RESERVED_UNTIL,
         TextTemplate.RESERVED_AHEAD,
+        TextTemplate.RESERVED_PART_UNTIL,
+        TextTemplate.RESERVED_PART_AHEAD,
         TextTemplate.ONLY_RESERVED_AGENTS,
     )
 )

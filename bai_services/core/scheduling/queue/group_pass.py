@@ -73,11 +73,13 @@ class GroupPass:
         group_queue, quotas = self._group_queue, self._group_queue.quotas
         group_queue.stopped_by, group_queue.has_capped_ahead = "", False
         decisions: list[Decision] = []
+        group_queue.withhold_parts(self._now)
 
         def start_planned(shape: Shape, session_id: str, placements: tuple[Placement, ...]) -> None:
             decisions.append(Decision(session_id, placements))
             group_queue.end_promise(shape)
             self._start(group_queue, shape, session_id, placements)
+            group_queue.withhold_parts(self._now)
             self._started[shape] = 1
 
         self._plans.start_planned(start_planned)
@@ -104,6 +106,7 @@ class GroupPass:
             if placements is not None:
                 decisions.append(Decision(session_id, placements))
                 running = self._start(group_queue, shape, session_id, placements)
+                group_queue.withhold_parts(self._now)
                 self._has_charged = True
                 if self._reserver is not None:
                     self._reserver.started(running)

@@ -26,6 +26,7 @@ from .model import (
 from .order import Standing
 from .preemption.candidates import Candidates
 from .quota import Quotas
+from .reserved_parts import ReservedParts
 from .selection import Selection
 from .shape import Shape, ShapeKey, shape_key
 
@@ -83,6 +84,8 @@ class GroupQueue:
         self.is_dirty = True  # whether the group has changed since its last pass
         # Whether maintenance restricts the agents of any session.
         self.is_restricted = False
+        self.parts = ReservedParts()
+        self.parts.set_held(state.held, ())
         # Version of the caps and usage counters (``Queue``) at the last pass.
         self.quota_version = -1
         # Results of the last pass.
@@ -116,6 +119,7 @@ class GroupQueue:
         other.ending, other.candidates = dict(self.ending), None
         other.deferred, other.blocked = dict(self.deferred), dict(self.blocked)
         other.by_end, other.unlimited = list(self.by_end), dict(self.unlimited)
+        other.parts = self.parts.copy()
         other.running, other.shares = dict(self.running), self.shares.copy()
         other.capacity_reasons, other._fair = dict(self.capacity_reasons), dict(self._fair)
         return other
@@ -247,6 +251,7 @@ class GroupQueue:
         if running.id in self.running:
             self.untrack_running(running.id)
         self.running[running.id] = running
+        self.parts.track(running)
         if running.is_ending:
             self.ending[running.id] = running
         if self.candidates is not None:
@@ -260,6 +265,7 @@ class GroupQueue:
         """Remove a session that is no longer running."""
         running = self.running.pop(session_id)
         self.ending.pop(session_id, None)
+        self.parts.untrack(running)
         if self.candidates is not None:
             self.candidates.remove(session_id)
         if running.ends_at is None:
@@ -284,6 +290,12 @@ class GroupQueue:
         count = bisect_right(self.by_end, until, key=lambda end: end[0])
         with_end = {key: self.running[key] for _, _, key in self.by_end[:count]}
         return list({**self.ending, **with_end}.values())
+
+    def withhold_parts(self, now: datetime) -> None:
+        """Keep the reserved parts of agents free for their members, as of now."""
+        if self.parts or self.placer.withheld_sets():
+            sets = {shape.pending.request.beside for shape in self.shapes.values()}
+            self.parts.apply(self.placer, sets, now)
 
     # ---- Quota reserved for sessions with a reservation ----
 
@@ -350,6 +362,7 @@ class GroupQueue:
     def set_state(self, state: GroupState) -> None:
         """Replace the options of the group; they take effect at the next pass."""
         before, self.state = self.state, state
+        self.parts.set_held(state.held, self.running.values())
         self.is_dirty = True
         if before.order is not state.order:
             self.selection.mark_all_changed()
@@ -362,7 +375,8 @@ class GroupQueue:
     def _replace_placer(self) -> None:
         """Create a new placer from the current agents and prepare all requests again."""
         self.state = replace(self.state, last_agent=self.placer.last_agent or self.state.last_agent)
-        self.placer = self._new_placer(self.placer.agents())
+        before, self.placer = self.placer, self._new_placer(self.placer.agents())
+        self.placer.withhold_like(before)
         self.capacity_reasons = {}
         for shape in self.shapes.values():
             shape.handle = self.placer.prepare(shape.pending.request)

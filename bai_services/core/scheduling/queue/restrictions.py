@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
-from ..advance_reservations import both, held_restriction
+from ..advance_reservations import both, held_parts, held_restriction
 from ..maintenance import NO_AGENTS, restriction
 from ..placement import Designation
 from .model import GroupState, PendingSession
@@ -15,12 +15,15 @@ from .model import GroupState, PendingSession
 def restricted(
     state: GroupState, agent_ids: Collection[str], now: datetime, pending: PendingSession
 ) -> PendingSession:
-    """Return a pending session with its request restricted to agents on which it may start now.
+    """Return a pending session with its request restricted to agents on which it may start now,
+    beside the parts that are reserved for others.
 
     ``agent_ids`` are the agents of the resource group.
     """
     original = pending.without_maintenance()
     found = restriction(state.maintenance, agent_ids, now, original.max_run_seconds)
+    beside: tuple[str, ...] = ()
+    part_text = None
     if state.held:
         held = held_restriction(
             state.held,
@@ -31,9 +34,20 @@ def restricted(
             reservation_id=original.reservation_id,
         )
         found = both(found, held)
+        beside, part_text = held_parts(
+            state.held,
+            agent_ids,
+            now,
+            max_run_seconds=original.max_run_seconds,
+            scopes=original.scopes,
+        )
+    request = replace(original.request, beside=beside)
     if found is None:
-        return original
-    request = original.request
+        if part_text is None:
+            return original
+        return replace(
+            original, request=request, maintenance=part_text, unrestricted=original.request
+        )
     wanted = set(request.designated_agents)
     agents = tuple(a for a in found.agents if a in wanted or not wanted)
     if not agents and request.designation is Designation.PREFERRED:

@@ -61,6 +61,8 @@ const schedule: Schedule = {
       name: 'course',
       project: 'p',
       agents: ['b'],
+      resources: { cpu: '1' },
+      whole_machines: true,
       starts_at: NOW,
       ends_at: '2026-01-02T14:00:00+00:00'
     }
@@ -87,6 +89,22 @@ test('positions stay within the chart', () => {
   const ticks = ticksOf(scale, '1h');
   expect(ticks).toHaveLength(6);
   expect(ticks.every(at => at >= scale.from && at <= scale.to && at % 600_000 === 0)).toBe(true);
+});
+
+test.each([
+  [{ 'cuda.device': '1', cpu: '2' }, ['a/gpu0', 'a/gpu1']],
+  [{ 'rocm.device': '1' }, []],
+  [{ cpu: '2' }, ['a/']]
+])('a reserved part %j is shown on the devices of its families, or on the agent', (parts, keys) => {
+  const lanes = schedule.lanes.map(each => ({ ...each, family: each.device_id && 'cuda' }));
+  const reservations = schedule.reservations.map(one => ({
+    ...one,
+    agents: ['a'],
+    resources: parts,
+    whole_machines: false
+  }));
+  const rows = rowsOf({ ...schedule, lanes, reservations });
+  expect(rows.filter(({ held }) => held.length).map(({ key }) => key)).toEqual(keys);
 });
 
 test('an advance reservation is shown on each row of its agents', () => {

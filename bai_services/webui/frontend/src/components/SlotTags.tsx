@@ -11,3 +11,9 @@ export const SlotTags = ({ slots }: { slots: Record<string, string> }) => (
     ))}
   </div>
 );
+
+/** Resource slots with their quantities as a text, such as `cpu 4, mem 16 GiB`. */
+export const slotsText = (slots: Record<string, string>) =>
+  Object.entries(slots)
+    .map(([slot, quantity]) => `${slot} ${shortAmount(slot, quantity)}`)
+    .join(', ');

@@ -3,6 +3,7 @@ import { Empty, Segmented, Skeleton, Tooltip, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { slotsText } from '../../components/SlotTags';
 import { formatTime, useNow } from '../../components/time';
 import { openReservationsQuery, type Reservation } from '../../data/scheduling/reservations';
 import { positionOf, type TimeScale } from '../scheduler/timeScale';
@@ -116,6 +117,7 @@ function AgentRow(props: { agent: string; scale: TimeScale; reservations: Reserv
           const text = [
             `${one.name} (${one.project})`,
             t(`reservations.state-${one.state}`),
+            one.whole_machines ? t('reservations.whole-machines') : slotsText(one.resources),
             t('scheduler.from', { time: formatTime(one.starts_at, i18n.language) }),
             t('scheduler.until', { time: formatTime(one.ends_at, i18n.language) })
           ].join(' · ');

@@ -2,6 +2,7 @@ import { Tooltip, Typography } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { personal } from '../../components/personal';
+import { slotsText } from '../../components/SlotTags';
 import { formatTime } from '../../components/time';
 import type { Schedule, ScheduledReservation } from '../../data/scheduling/schedule';
 import { rowsOf, type Bar, type Row } from './rows';
@@ -78,14 +79,15 @@ function TimelineRow({ row, scale, now }: { row: Row; scale: TimeScale; now: num
   );
 }
 
-/** The period in which an advance reservation holds an agent, behind the bars of sessions. */
+/** The period in which an advance reservation holds an agent or a part of it, behind the bars of sessions. */
 function HeldSpan(props: { reservation: ScheduledReservation; scale: TimeScale }) {
   const { t, i18n } = useTranslation();
   const { reservation: one, scale } = props;
   const left = positionOf(Date.parse(one.starts_at), scale);
   const right = positionOf(Date.parse(one.ends_at), scale);
-  const text = t('scheduler.held', {
+  const text = t(one.whole_machines ? 'scheduler.held' : 'scheduler.held-part', {
     name: one.name,
+    slots: slotsText(one.resources),
     project: one.project,
     start: formatTime(one.starts_at, i18n.language),
     end: formatTime(one.ends_at, i18n.language)
@@ -94,7 +96,7 @@ function HeldSpan(props: { reservation: ScheduledReservation; scale: TimeScale }
     right > left && (
       <Tooltip title={text}>
         <span
-          className="bai-held"
+          className={one.whole_machines ? 'bai-held' : 'bai-held bai-held-part'}
           style={{ left: `${left}%`, width: `${right - left}%` }}
           role="img"
           aria-label={text}

@@ -35,8 +35,23 @@ const laneKey = (agent: string, device: string) => `${agent}/${device}`;
 const millis = (text: string | null) => (text === null ? undefined : Date.parse(text));
 
 /**
+ * Whether a reservation is shown in the row of a device or an agent. The reservation of a part is
+ * shown on the devices of the booked families; without devices, on the agent.
+ */
+function isShownOn(one: ScheduledReservation, lane: Lane): boolean {
+  if (!one.agents.includes(lane.agent_id)) {
+    return false;
+  }
+  const families = Object.keys(one.resources).flatMap(slot => slot.split('.').slice(0, -1));
+  if (one.whole_machines) {
+    return true;
+  }
+  return lane.device_id ? families.includes(lane.family) : families.length === 0;
+}
+
+/**
  * Return the rows of devices and of agents. The row of an agent with devices is omitted if it has
- * no bar. One row follows for each pending session that has an estimated start but no placement, at
+ * no bar and no reserved part. One row follows for each pending session that has an estimated start but no placement, at
  * most `MAX_WAITING_ROWS`.
  */
 export function rowsOf(schedule: Schedule): Row[] {
@@ -44,7 +59,7 @@ export function rowsOf(schedule: Schedule): Row[] {
   const rows = new Map<string, Row>(
     schedule.lanes.map(lane => {
       const key = laneKey(lane.agent_id, lane.device_id);
-      const held = schedule.reservations.filter(one => one.agents.includes(lane.agent_id));
+      const held = schedule.reservations.filter(one => isShownOn(one, lane));
       return [key, { key, agent: lane.agent_id, lane, bars: [], held }];
     })
   );
@@ -84,8 +99,9 @@ export function rowsOf(schedule: Schedule): Row[] {
       });
     }
   }
-  // Hide the row of an agent that has devices if the row has no bars.
-  const isUsed = (row: Row) => row.lane?.device_id !== '' || row.bars.length > 0;
+  // Hide the row of an agent that has devices if the row has no bars and no reserved part.
+  const hasPart = (row: Row) => row.held.some(one => !one.whole_machines);
+  const isUsed = (row: Row) => row.lane?.device_id !== '' || row.bars.length > 0 || hasPart(row);
   const hasDevices = new Set(
     schedule.lanes.filter(lane => lane.device_id).map(lane => lane.agent_id)
   );
