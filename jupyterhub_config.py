@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bai_auth.log_scrubbing import scrub_tornado_log
+from bai_services import tracing
 from bai_services.branding import read_brand
 from bai_services.home import Home
 from bai_services.hub_settings import (
@@ -47,6 +48,7 @@ manager_url = f"http://{c.JupyterHub.hub_ip}:{ports['manager']}"
 
 # --- State -----------------------------------------------------------------------------------
 c.JupyterHub.db_url = prepare_sqlite(home.database("jupyterhub.sqlite"))
+tracing.set_up("bai-jupyterhub", os.environ)
 scrub_tornado_log()
 apply_hub_patches()  # cheaper starts, translated pages; see bai_spawner/hub_patches.py
 c.JupyterHub.cookie_secret_file = str(home.path / "secrets" / "cookie")
@@ -80,7 +82,9 @@ configure_pages_and_sessions(c, read_brand(os.environ))
 
 # --- Services --------------------------------------------------------------------------------
 # The Hub passes only a few variables to services, so the others are passed explicitly.
-PASSED = ("BAI_", "DOCKER_", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR", "SSL_CERT_")
+PASSED = (
+    "BAI_", "DOCKER_", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "OTEL_", "XDG_RUNTIME_DIR", "SSL_CERT_",
+)  # fmt: skip
 os.environ.setdefault("BAI_AGENT_ID", home.agent_id())
 environment = {name: text for name, text in os.environ.items() if name.startswith(PASSED)}
 # Only the creation of the demo needs this variable, and the demo has already been created.

@@ -28,8 +28,8 @@ MANAGER_ROLE: Mapping[str, Any] = {
 
 # The gateway handles untrusted requests, so it gets only these variables and no other secrets.
 _FOR_GATEWAY = (
-    "BAI_GATEWAY_", "BAI_MANAGER_URL", "BAI_METRICS_TOKEN_FILE", "BAI_TRUSTED_PROXIES", "HOME",
-    "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_",
+    "BAI_GATEWAY_", "BAI_MANAGER_URL", "BAI_METRICS_TOKEN_FILE", "BAI_TRACING",
+    "BAI_TRUSTED_PROXIES", "HOME", "OTEL_", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_",
 )  # fmt: skip
 
 

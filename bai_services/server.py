@@ -17,6 +17,7 @@ from jupyterhub.services.auth import HubOAuth
 from sqlalchemy.exc import OperationalError
 from tornado.httpserver import HTTPServer
 
+from bai_services import tracing
 from bai_services.api.accounts.sign_in import TOKEN_CACHE_SECONDS, SignIn
 from bai_services.api.app import make_app
 from bai_services.api.base import BODY_CHUNK_BYTES
@@ -76,6 +77,7 @@ def cookie_secret(settings: Settings) -> bytes:
 async def serve(environ: Mapping[str, str], sockets: Sequence[socket.socket]) -> None:
     """Serve until SIGTERM, SIGINT or the end of the Hub process."""
     settings = read_settings(environ)
+    tracing.set_up("bai-manager", environ)
     has_hub = bool(settings.hub_api_url and settings.hub_api_token)
     await migrate(settings.database_url)
     database = Database(settings.database_url)

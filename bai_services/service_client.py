@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 from yarl import URL
 
+from bai_services import tracing
 from bai_services.client import Token, is_local, not_a_manager, raise_for_status, unreachable
 
 
@@ -78,10 +79,12 @@ class ServiceClient:
         # Names in the path are already percent-encoded.
         query_text = f"?{urlencode(query)}" if query else ""
         url = URL(f"{self.url}/api/v1{path}{query_text}", encoded=True)
-        content, headers = None, {}
+        content: bytes | None = None
+        headers: dict[str, str] = {}
         if body is not None:
             content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-            headers = {"Content-Type": "application/json"}
+            headers["Content-Type"] = "application/json"
+        tracing.inject(headers)
         seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         try:
             async with self._http.request(

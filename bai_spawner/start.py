@@ -10,6 +10,7 @@ from typing import Any
 
 from jupyterhub.utils import url_path_join
 
+from bai_services import tracing
 from bai_services.core import errors
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.sessions.end_reason import BOOTSTRAP_FAILED_EXIT_CODE, EndReason
@@ -68,12 +69,31 @@ class Start:
             If the start fails. No kernel of the start remains, but a session that the engine has
             not started yet can remain in the manager.
         """
+        # A user who starts the server in the browser cannot choose the trace.
+        headers = self._spawner.handler.request.headers if self._spawner.handler else {}
+        is_by_service = self._spawner.is_requested_by_service
+        parent = tracing.valid(headers.get(tracing.HEADER)) if is_by_service else None
+        hidden = (self._spawner.user.name,)
+        with tracing.span("spawner start", parent=parent, hidden=hidden) as span:
+            try:
+                return await self._run()
+            except refusals.StartRefused as refused:
+                if refused.reason == refusals.QUEUED:
+                    span.reject(refused.reason)
+                span.fail(refused.jupyterhub_message, refused.reason)
+                raise
+            finally:
+                if self.session_id:
+                    span.set({"bai.session.id": self.session_id})
+
+    async def _run(self) -> str:
         try:
             self._check_requester()
             plan = await self._plan_of_prepared()
             if plan is None:
                 session = await self._find_or_create_session()
-                await self._wait_until_prepared(session)
+                with tracing.step("wait until prepared"):
+                    await self._wait_until_prepared(session)
                 plan = await self._launch(self.session_id)
         except errors.BaiError as error:
             # On a name conflict, the details contain the id of the live session.
@@ -243,11 +263,15 @@ class Start:
         engine: Engine | None = None
         try:
             engine = self._spawner.engine(plan.engine)
-            running = await self._start_engine(engine, plan)
+            with tracing.step("start kernels") as step:
+                step.set({"bai.engine": plan.engine, "bai.kernel.count": 1 + len(plan.subs)})
+                running = await self._start_engine(engine, plan)
             self._spawner.remember(running)
             self._extend_deadline(plan.injection.script_seconds)
-            await self._wait_until_ready(engine, running)
-            await self._spawner.report_started()
+            with tracing.step("wait until ready"):
+                await self._wait_until_ready(engine, running)
+            with tracing.step("report the start"):
+                await self._spawner.report_started()
         except BootstrapFailed as error:
             end = Exit(None, EndReason.BOOTSTRAP_FAILED, error.output)
             await self._undo(engine, running, end)

@@ -17,7 +17,7 @@ from traitlets.config import Application, Config, Configurable
 from traitlets.config.loader import DeferredConfigString
 from traitlets.utils.importstring import import_item
 
-from bai_services import __version__
+from bai_services import __version__, tracing
 from bai_services.client import Token
 from bai_services.core.cluster.egress import Policy, Target, parse_targets
 from bai_services.core.cluster.model import check_agent_id
@@ -380,6 +380,7 @@ class AgentApp(Application):
             level=int(str(self.log_level)),
             format="[%(levelname).1s %(asctime)s %(name)s] %(message)s",
         )
+        tracing.set_up("bai-agent", os.environ, self.own_id)
         asyncio.run(self.run())
 
     async def run(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bai_services import tracing
 from bai_services.core.cluster.image_store import RegistryAuth, read_auth
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.names import check_username
@@ -65,7 +66,7 @@ class Task:
 
     Session id, kernel id and host name are validated, because they become names of folders and
     containers. ``attempt`` is the number of the session's run; only work items of the kind
-    ``launch`` have a ``plan``.
+    ``launch`` have a ``plan``. ``trace`` is the span of the session's start.
     """
 
     id: str
@@ -85,6 +86,7 @@ class Task:
     registry_auth: RegistryAuth | None = None
     attempt: int = 0
     plan: LaunchPlan | None = None
+    trace: str | None = None
 
     @property
     def folder(self) -> str:
@@ -124,6 +126,7 @@ class Task:
                 registry_auth=read_auth(item),
                 attempt=int(item.get("attempt") or 0),
                 plan=LaunchPlan.from_json(item["plan"]) if item.get("plan") else None,
+                trace=tracing.valid(item.get(tracing.HEADER)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidRequest(f"a work item cannot be parsed: {error!r}") from error

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bai_services import tracing
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.errors import Conflict, InvalidRequest, Unavailable
 from bai_services.core.sessions.agent_launch import Marker, Phase, Step, launch_step
@@ -123,7 +124,8 @@ class Launches:
                 running = await self._engine.find(named)
             if running is None:
                 await self._mark(task, marker.moved(Phase.INTENDED, named.to_state()))
-                running = await self._engine.start(plan, self._environ(plan), ())
+                with tracing.step("start kernel"):
+                    running = await self._engine.start(plan, self._environ(plan), ())
         except EngineError as error:
             await self._mark(task, marker.moved(Phase.CLOSED, named.to_state()))
             return {"error": {"code": error.reason, "message": _first_line(str(error))}}

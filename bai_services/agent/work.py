@@ -12,12 +12,14 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
+from bai_services import tracing
 from bai_services.core.cluster.image_probe import PARTS
 from bai_services.core.errors import BaiError, Conflict, NotFound, Unavailable
 from bai_services.core.resources import format_amount
 from bai_services.core.sessions.agent_launch import may_prepare
 from bai_services.core.sessions.launch_plan import Mount
 from bai_services.core.sessions.setup import SETUP_FILE, SETUP_FILE_VARIABLE
+from bai_services.span_content import Span
 
 from .devices.base import GrantedDevice
 from .devices.device_grants import DeviceGrants
@@ -71,6 +73,22 @@ class WorkExecutor:
 
     async def execute(self, task: Task) -> None:
         """Execute one work item and report its result; raises only if it is cancelled."""
+        if task.kind == "logs":
+            # A log that a client follows is read twice a second.
+            await self._execute(task, Span())
+            return
+        attributes = {
+            "bai.work.kind": task.kind,
+            "bai.session.id": task.session_id,
+            "bai.kernel.id": task.kernel_id,
+        }
+        hidden = (task.user,)
+        with tracing.span(
+            f"agent {task.kind}", parent=task.trace, attributes=attributes, hidden=hidden
+        ) as span:
+            await self._execute(task, span)
+
+    async def _execute(self, task: Task, span: Span) -> None:
         handlers = {
             "prepare": self._prepare,
             "launch": self._launches.launch,
@@ -97,6 +115,8 @@ class WorkExecutor:
             log.exception("%s of session %s failed", task.kind, task.session_id)
             text = "internal error of the session's agent; see the agent's log"
             facts = {"error": {"code": "internal", "message": text}}
+        if "error" in facts:
+            span.fail(facts["error"]["message"], facts["error"]["code"])
         facts["attempt"] = task.attempt
         state = "failed" if "error" in facts else "done"
         is_removable = await self._link.deliver(task.to_report(state, **facts))
@@ -115,18 +135,22 @@ class WorkExecutor:
             # The session resumes here, or this item is a repetition. The earlier preparation may
             # have had other devices.
             await self._clear(task)
-        await with_mount_timeout(_check_mounts, task)
-        async with ProgressReporter(self._link, task) as reporter:
-            prepared = await self._engine.prepare(task, reporter.report)
-        home = await asyncio.to_thread(self._folders.create, task, prepared.uid, prepared.gid)
+        with tracing.step("check folders"):
+            await with_mount_timeout(_check_mounts, task)
+        with tracing.step("prepare image and network"):
+            async with ProgressReporter(self._link, task) as reporter:
+                prepared = await self._engine.prepare(task, reporter.report)
+        with tracing.step("create home"):
+            home = await asyncio.to_thread(self._folders.create, task, prepared.uid, prepared.gid)
         # Store the grants before the injection, so that a removal always finds the devices to
         # release.
         await asyncio.to_thread(self._grants.add, task, granted)
         kinds, engine = self._devices.kinds, self._engine.name
         try:
-            injection = await asyncio.to_thread(
-                make_injection, granted, kinds, engine, home, prepared.network
-            )
+            with tracing.step("prepare devices"):
+                injection = await asyncio.to_thread(
+                    make_injection, granted, kinds, engine, home, prepared.network
+                )
         except Exception:
             await self._devices.release(self._grants.remove(task.kernel_id))
             raise

@@ -6,7 +6,7 @@ import asyncio
 from functools import cache
 from typing import Any
 
-from tornado.web import Application
+from tornado.web import Application, RequestHandler
 
 from bai_services.manager.manager import Manager
 from bai_services.webui.assets import WebUI
@@ -49,6 +49,9 @@ def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
     web_ui = WebUI.load() if has_pages else None
     # These routes must be last, because their patterns also match the paths of other routes.
     web_ui_pages = web_pages.PAGES if web_ui is not None else []
+    paths: dict[type[RequestHandler], str] = {
+        handler: openapi.path_of(pattern) for pattern, handler in ROUTES
+    }
     return Application(
         [
             *((base + pattern, *handler) for pattern, *handler in pages),
@@ -57,10 +60,11 @@ def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
             *((base + pattern, handler) for pattern, handler in web_ui_pages),
         ],
         default_handler_class=NotFoundHandler,
-        log_function=AccessLog(manager.metrics, ROUTES),
+        log_function=AccessLog(manager.metrics, paths),
         manager=manager,
         sign_in=sign_in,
         prefix=prefix,
+        routes_of_handlers=paths,
         web_ui=web_ui,
         # Apps of sessions have the same origin as the manager; without HttpOnly, their scripts
         # could read the XSRF token. The manager's pages get the token in their HTML.

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from tornado.web import HTTPError, RequestHandler
 
+from bai_services import tracing
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.listing import ListQuery
@@ -23,6 +24,7 @@ from bai_services.core.resources import ResourceSlots
 from bai_services.core.user_input import shown
 from bai_services.manager.manager import Manager
 
+from . import request_spans
 from .caller_limit import CallerLimit
 from .csv_export import columns_of, content_disposition, write_csv, write_json_lines
 
@@ -173,13 +175,35 @@ async def _call(
     declared: Operation,
     path: Mapping[str, str],
 ) -> None:
-    """Authenticate the caller, validate the input, call the method and write the response.
-
-    A change that the caller is not allowed to make is recorded in the audit log.
-    """
+    """Authenticate the caller, and respond to the request."""
     # A handler that streams its body has already authenticated the caller, in ``prepare``.
     if not declared.is_open and getattr(handler, "caller", None) is None:
         await handler.sign_in()
+    if not tracing.is_on() or not handler.is_timed:
+        await _respond(handler, method, declared, path)
+        return
+    with request_spans.span_of(handler, getattr(handler, "caller", None)) as span:
+        try:
+            await _respond(handler, method, declared, path)
+        except errors.BaiError as error:
+            status = handler.error_status(error)
+            span.set({"http.response.status_code": status})
+            if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                span.reject(error.code)
+            raise
+        span.set({"http.response.status_code": handler.get_status()})
+
+
+async def _respond(
+    handler: APIHandler,
+    method: Callable[..., Awaitable[Any]],
+    declared: Operation,
+    path: Mapping[str, str],
+) -> None:
+    """Validate the input, call the method and write the response.
+
+    A change that the caller is not allowed to make is recorded in the audit log.
+    """
     if any("\0" in key for key in path.values()):
         # No name contains a NUL, and PostgreSQL rejects a NUL in parameters.
         raise errors.NotFound(f"{handler.request.path} does not exist")

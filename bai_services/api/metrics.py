@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from tornado.web import RequestHandler
 
@@ -12,7 +12,6 @@ from bai_services.manager.metrics import Metrics
 from bai_services.manager.metrics_endpoint import CONTENT_TYPE
 
 from .base import APIHandler, operation
-from .openapi import path_of
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +30,10 @@ class AccessLog:
     The query string is not logged, because it may contain search terms of users.
     """
 
-    def __init__(
-        self, metrics: Metrics, routes: Iterable[tuple[str, type[RequestHandler]]]
-    ) -> None:
+    def __init__(self, metrics: Metrics, paths: Mapping[type[RequestHandler], str]) -> None:
+        """``paths``: the route of each handler."""
         self._metrics = metrics
-        self._paths = {handler: path_of(pattern) for pattern, handler in routes}
+        self._paths = paths
 
     def __call__(self, handler: RequestHandler) -> None:
         request = handler.request

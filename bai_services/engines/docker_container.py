@@ -13,6 +13,7 @@ import docker
 from docker.types import Mount, Ulimit
 from dockerspawner import DockerSpawner
 
+from bai_services import tracing
 from bai_services.core.cluster.image_probe import CUSTOM
 from bai_services.core.folders.mounts import HOME
 from bai_services.core.sessions.kernel_group import MAIN_HOST
@@ -147,12 +148,17 @@ class KernelContainer(DockerSpawner):
             if trait == "extra_host_config":
                 merged = with_device_requirements(merged, self._plan.injection)
             setattr(self, trait, merged)
-        created: Mapping[str, Any] = await super().create_object()
-        if self._plan.injection.entrypoint:
-            await self.docker("put_archive", self.object_name, "/", custom_folder())
-        if self._plan.is_cluster:
-            await self.docker("put_archive", self.object_name, "/", archive(self._plan))
-        return created
+        with tracing.step("create container"):
+            created: Mapping[str, Any] = await super().create_object()
+            if self._plan.injection.entrypoint:
+                await self.docker("put_archive", self.object_name, "/", custom_folder())
+            if self._plan.is_cluster:
+                await self.docker("put_archive", self.object_name, "/", archive(self._plan))
+            return created
+
+    async def start_object(self) -> None:
+        with tracing.step("start container"):
+            await super().start_object()
 
     async def pull_image(self, image: str) -> None:
         """Do nothing: the agent pulls the image before the manager issues the plan."""

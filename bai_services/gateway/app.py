@@ -18,7 +18,7 @@ from traitlets import Enum, Integer, TraitError, Unicode, default
 from traitlets.config import Application, Config
 from traitlets.config.loader import DeferredConfigString
 
-from bai_services import __version__
+from bai_services import __version__, tracing
 from bai_services.client import Token
 from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.service_client import ServiceClient
@@ -169,6 +169,7 @@ class GatewayApp(Application):
             level=int(str(self.log_level)),
             format="[%(levelname).1s %(asctime)s %(name)s] %(message)s",
         )
+        tracing.set_up("bai-gateway", os.environ)
         # Requests create no reference cycles, so frequent garbage collections would find nothing.
         gc.freeze()
         gc.set_threshold(50_000, 50, 50)

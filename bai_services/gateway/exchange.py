@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Protocol
 
+from bai_services import tracing
 from bai_services.core.serving.gateway_records import Protocol as ReplicaProtocol
 from bai_services.core.serving.prompt_prefix import prompt_prefix
 from bai_services.core.serving.token_usage import UsageReader
@@ -611,6 +613,8 @@ class Exchange:
         if endpoint is None:
             return
         endpoint.requests -= 1
+        if tracing.is_on():
+            self._record_span(endpoint)
         if self._connecting is not None:
             self._connecting.cancel()
         connection, self._connection = self._connection, None
@@ -634,6 +638,23 @@ class Exchange:
             endpoint.queue.remove(self)
         self._leave_replica()
         endpoint.dispatch()
+
+    def _record_span(self, endpoint: Endpoint) -> None:
+        """Record the request as a span; neither its path nor its client is recorded."""
+        now = datetime.now(UTC)
+        status = self._status
+        tracing.record(
+            "gateway request",
+            parent=None,
+            started_at=now - timedelta(seconds=time.monotonic() - self._started_at),
+            ended_at=now,
+            attributes={
+                "bai.endpoint.id": endpoint.route.id,
+                "http.request.method": self._request.method.decode("latin-1"),
+                "http.response.status_code": status,
+            },
+            error=f"status {status}" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else None,
+        )
 
     def _leave_replica(self) -> None:
         replica, self.replica = self.replica, None

@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bai_auth.log_scrubbing import scrub_tornado_log
+from bai_services import tracing
 from bai_services.branding import read_brand
 from bai_services.core.installation.settings import Tls
 from bai_services.hub_settings import MANAGER_ROLE, configure_pages_and_sessions, prepare_sqlite
@@ -33,6 +34,7 @@ else:
     c.JupyterHub.db_url = hub_database_url(installation)
 c.JupyterHub.upgrade_db = True
 c.JupyterHub.cookie_secret_file = str(home.path / "secrets" / "cookie")
+tracing.set_up("bai-jupyterhub", os.environ)
 scrub_tornado_log()
 apply_hub_patches()
 

@@ -13,6 +13,7 @@ from typing import Any
 import docker
 import requests
 
+from bai_services import tracing
 from bai_services.core.cluster.custom_images import CommitRequest
 from bai_services.core.cluster.image_store import RegistryAuth
 from bai_services.core.errors import InvalidRequest, NotFound, Unavailable
@@ -120,7 +121,8 @@ class DockerEngine(Engine):
             raise InvalidRequest("a session of a Docker resource group needs an image")
         network = asyncio.create_task(self._ensure_network(task))
         try:
-            await self._images.ensure(task.image, report_progress, task.registry_auth)
+            with tracing.step("image pull"):
+                await self._images.ensure(task.image, report_progress, task.registry_auth)
             parts = await self._runtime.parts(task.image, task.uid, task.gid)
             limit = await self._layers.size_option(task.image)
             notices = parts.notices if parts is not None else ()

@@ -23,7 +23,7 @@ _HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Z
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,190}")
-_VARIABLE = re.compile(r"BAI_[A-Z0-9_]{1,60}|DOCKER_[A-Z_]{1,60}|SSL_CERT_(FILE|DIR)")
+_VARIABLE = re.compile(r"(BAI|OTEL)_[A-Z0-9_]{1,60}|DOCKER_[A-Z_]{1,60}|SSL_CERT_(FILE|DIR)")
 # These variables come from other settings of the file.
 COMPUTED_VARIABLES = frozenset(
     {"BAI_HOME", "BAI_PORT", "BAI_ENGINE", "BAI_DATABASE_URL", "BAI_STORAGE_HOSTS", "BAI_CONFIG"}
@@ -297,7 +297,9 @@ def check(installation: Installation) -> None:
         raise _invalid("ports", "must differ from each other and from address.port")
     for name in installation.environment:
         if not _VARIABLE.fullmatch(name):
-            raise _invalid(f"environment.{shown(name)}", "must be a variable BAI_… or DOCKER_…")
+            raise _invalid(
+                f"environment.{shown(name)}", "must be a variable BAI_…, DOCKER_… or OTEL_…"
+            )
         if name in COMPUTED_VARIABLES:
             raise _invalid(f"environment.{name}", "is computed from the other settings")
 

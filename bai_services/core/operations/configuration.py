@@ -123,6 +123,7 @@ _TEXTS = (
     "BAI_STORAGE_HOSTS",
     "BAI_STORAGE_ROOT",
     "BAI_SWARM_HOST",
+    "BAI_TRACING",
     "BAI_TRUSTED_PROXIES",
 )
 # Secrets, files with secrets, and a URL that may contain a password.

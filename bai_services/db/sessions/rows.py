@@ -70,6 +70,7 @@ class SessionRow(ResolvedSpec):
     restart_count: int
     requeued_at: datetime | None
     is_requeued_at_end: bool
+    trace: str | None
 
 
 @dataclass(frozen=True, slots=True)

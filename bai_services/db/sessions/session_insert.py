@@ -46,6 +46,8 @@ class NewSession(ResolvedSpec):
     elasticity: Elasticity | None = None
     # Whether to use a live session with this name even if its specification differs.
     reuse: bool = False
+    # The span of the request, as ``traceparent``.
+    trace: str | None = None
 
     @property
     def cluster_size(self) -> int:
@@ -215,6 +217,7 @@ async def insert(
                 "status_info": "",
                 "reasons": [],
                 "result": Result.UNDEFINED,
+                "trace": new.trace,
                 "created_at": at,
                 "status_changed_at": at,
             }

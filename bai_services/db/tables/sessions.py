@@ -103,6 +103,9 @@ sessions = sa.Table(
     # The agent with the home of a stopped session that will run again. The session can run only
     # there.
     sa.Column("home_agent_id", sa.String(64)),
+    # The span that created the session, in the format of the W3C header ``traceparent``; NULL
+    # without tracing.
+    sa.Column("trace", sa.String(55)),
     sa.Column("status_changed_at", UtcDateTime, nullable=False),
     sa.Column("scheduled_at", UtcDateTime),
     sa.Column("started_at", UtcDateTime),

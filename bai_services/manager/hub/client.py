@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 from yarl import URL
 
+from bai_services import tracing
 from bai_services.core.errors import BaiError, Conflict, NotFound, RateLimited, Unavailable
 from bai_services.core.sessions.lifecycle import SESSION_ID_OPTION
 
@@ -151,7 +152,11 @@ class Hub:
         if display_name and server:
             body["display_name"] = display_name
         path = _server(user, server)
-        response = await self._send("POST", path, json=body, timeout_seconds=START_TIMEOUT_SECONDS)
+        headers: dict[str, str] = {}
+        tracing.inject(headers)
+        response = await self._send(
+            "POST", path, json=body, timeout_seconds=START_TIMEOUT_SECONDS, headers=headers
+        )
         if response.status == HTTPStatus.TOO_MANY_REQUESTS:
             raise HubBusy(_retry_after(response))
         _raise_for(response)

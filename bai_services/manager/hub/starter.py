@@ -6,6 +6,7 @@ import asyncio
 import logging
 from datetime import timedelta
 
+from bai_services import tracing
 from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import BaiError, Conflict, Unavailable
 from bai_services.core.sessions.agent_launch import BY_AGENT, BY_MANAGER
@@ -17,6 +18,7 @@ from bai_services.db.sessions.store import SessionStore
 from ..clock import Clock
 from ..loop import Loop
 from ..scheduling.lease import Lease
+from ..sessions import session_spans
 from ..sessions.lifecycle import Lifecycle
 from .client import HubBusy
 from .servers import HubServers
@@ -150,7 +152,7 @@ class Starter:
         while not is_ready and failures < MAX_FAILURES and (is_fresh or await self._is_needed(row)):
             is_fresh = False
             try:
-                is_ready = await self._servers.begin_start(row) or await self._wait_until_ready(row)
+                is_ready = await self._begin_start(row) or await self._wait_until_ready(row)
                 failures += not is_ready
             except HubBusy as busy:
                 await self._sessions.set_status_info(
@@ -175,6 +177,17 @@ class Starter:
                 )
                 await asyncio.sleep(OUTAGE_PAUSE_SECONDS)
         await self._conclude(row, is_ready, reason)
+
+    async def _begin_start(self, row: SessionRow) -> bool:
+        # The task of a start may have been created by a request, to whose trace it does not belong.
+        parent = session_spans.context_of(row)
+        if parent is None:
+            return await self._servers.begin_start(row)
+        hidden = (row.owner, row.hub_user)
+        with tracing.span(
+            "hub start", parent=parent, attributes={"bai.session.id": row.id}, hidden=hidden
+        ):
+            return await self._servers.begin_start(row)
 
     async def _conclude(self, row: SessionRow, is_ready: bool, reason: str | CodedText) -> None:
         if is_ready:

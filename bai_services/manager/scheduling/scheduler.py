@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime
 from typing import TypeVar
 
 from bai_services.core.scheduling.estimates.explainer import Explainer
@@ -21,6 +22,7 @@ from ..clock import Clock
 from ..loop import Loop
 from ..metrics import Metrics
 from ..preemption.preemptions import Preemptions
+from ..sessions import session_spans
 from ..sessions.lifecycle import Lifecycle
 from .fair_usage import FairUsage
 from .idle_scheduling import WorkGate, loop_pauser, wait_until_idle
@@ -217,6 +219,7 @@ class Scheduler:
         self._state_loop.wake()
 
     async def _pass(self, token: int) -> None:
+        began_at = self._clock()
         queue = await self._refreshed_queue()
         result = await self._in_thread(queue.run, self._clock())
         self.states.update_reasons(result.changed)
@@ -230,7 +233,7 @@ class Scheduler:
             lost += len(committed.lost)
             self._metrics.placed.inc(len(committed.placed))
             self._metrics.conflicts.inc(len(committed.lost))
-            await self._notify_placed(committed.placed)
+            await self._notify_placed(committed.placed, began_at)
         lost += await self._write_plans(queue, result, token)
         self._conflict_count = self._conflict_count + 1 if lost else 0
         if lost:
@@ -294,11 +297,12 @@ class Scheduler:
         self._last_sequence = max(created.values(), default=self._last_sequence)
         return created
 
-    async def _notify_placed(self, session_ids: tuple[str, ...]) -> None:
+    async def _notify_placed(self, session_ids: tuple[str, ...], began_at: datetime) -> None:
         self.states.discard(session_ids)
         for start in range(0, len(session_ids), NOTIFY_BATCH_SIZE):
             await wait_until_idle()
             for row in await self._sessions.rows(session_ids[start : start + NOTIFY_BATCH_SIZE]):
+                session_spans.placed(row, began_at, len(session_ids))
                 self._lifecycle.notify(row)
 
     async def write_due_states(self) -> None:

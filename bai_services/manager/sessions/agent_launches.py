@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from bai_services import tracing
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.errors import Conflict, Forbidden, NotFound, Unavailable
 from bai_services.core.sessions.agent_launch import BY_AGENT
@@ -15,6 +16,7 @@ from bai_services.db.sessions.rows import SessionView
 from bai_services.db.sessions.store import SessionStore
 
 from ..clock import Clock
+from . import session_spans
 from .ends import SessionEnds
 from .launch import LaunchPlans
 from .lifecycle import Lifecycle
@@ -65,14 +67,17 @@ class AgentLaunches:
                 due[kernel.session_id] = order
             else:
                 orders.append(order)
-        plans, facts = {}, await self._plans.facts_of(sorted(due)) if due else {}
+        plans: dict[str, dict[str, Any]] = {}
+        facts = await self._plans.facts_of(sorted(due)) if due else {}
         for view in await self._store.views(sorted(due)):
             if (plan := await self._plan(view, facts.get(view.row.id))) is not None:
-                plans[view.row.id] = plan
+                plans[view.row.id] = {"plan": plan}
+                if (trace := session_spans.context_of(view.row)) is not None:
+                    plans[view.row.id][tracing.HEADER] = trace
         if plans:
             # A session that was stopped in the meantime is not started.
             for session_id in await self._store.mark_all_launched(sorted(plans), self._clock()):
-                orders.append({**due[session_id], "plan": plans[session_id]})
+                orders.append({**due[session_id], **plans[session_id]})
         return orders
 
     async def _plan(self, view: SessionView, facts: LaunchFacts | None) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from bai_services import tracing
 from bai_services.core.cluster.devices import is_device_slot, thousandths
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
@@ -29,6 +30,7 @@ from bai_services.db.sessions.store import SessionStore
 
 from ..clock import Clock
 from ..cluster.pull_secrets import PullSecrets
+from . import session_spans
 from .agent_launches import KINDS, AgentLaunches
 from .batch import command_exit
 from .kernel_group import cluster_of
@@ -263,6 +265,8 @@ class Kernels:
                         if setup:
                             preparation["setup"] = setup.to_json()
                         attempt = {"attempt": view.row.restart_count}
+                        if (trace := session_spans.context_of(view.row)) is not None:
+                            item[tracing.HEADER] = trace
                         items.append({**item, **_ids(kernel), **attempt, **preparation})
             except (Forbidden, Conflict, NotFound, Unavailable) as error:
                 # For example, a folder is no longer shared or a storage host is not responding. End

@@ -15,6 +15,7 @@ from bai_services.db.sessions.transitions import Transition, TransitionValues
 
 from ..clock import Clock
 from ..events import Change, Events
+from . import session_spans
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,7 @@ class Lifecycle:
     def announce(self, moved: Transition, reason: str | CodedText = "") -> None:
         """Log a written transition, and notify all listeners."""
         self._log(moved, reason)
+        session_spans.moved(moved)
         self.notify(moved.row)
 
     def publish(self, change: Change) -> None:

@@ -211,6 +211,31 @@ async def test_phone_shows_rows_and_hides_filters_until_they_are_requested(
     await ui.page.get_by_placeholder("Find by name").wait_for(state="detached")
 
 
+async def test_phone_sorts_and_selects_all_rows(ui: Sessions, rest: httpx.Client) -> None:
+    from playwright.async_api import expect
+
+    await ui.page.set_viewport_size({"width": 390, "height": 844})
+    for number in range(3):
+        create_pending(rest, f"webui-sort-{number}")
+    await ui.open("/sessions")
+    names = ui.page.locator(".ant-table-row", has_text="webui-sort-")
+    for order, first in (("Name, ascending", 0), ("Name, descending", 2)):
+        await ui.page.get_by_role("button", name="Sort").click()
+        await ui.page.get_by_role("menuitem", name=order).click()
+        await expect(names.first).to_contain_text(f"webui-sort-{first}")
+        await expect(names.last).to_contain_text(f"webui-sort-{2 - first}")
+    every = ui.page.get_by_role("checkbox", name="Select all", exact=True)
+    await every.check()
+    for number in range(3):
+        await expect(ui.row(f"webui-sort-{number}").get_by_role("checkbox")).to_be_checked()
+    await ui.row("webui-sort-1").get_by_role("checkbox").uncheck()
+    await expect(every).not_to_be_checked()
+    await expect(every).to_have_js_property("indeterminate", True)
+    await every.check()
+    await every.uncheck()
+    await expect(ui.row("webui-sort-0").get_by_role("checkbox")).not_to_be_checked()
+
+
 async def test_folder_is_created_in_the_page(ui: Sessions, rest: httpx.Client) -> None:
     await ui.open("/data")
     await ui.page.get_by_role("button", name="New folder").first.click()

@@ -51,6 +51,7 @@ from ...scheduling.admission_checks import (
     check_caps,
     placement_options,
 )
+from .. import session_spans
 from .choices import (
     CREATABLE_TYPES,
     choose_group,
@@ -283,6 +284,7 @@ class Requests:
             reuse=request.reuse,
             cluster_mode=request.cluster_mode,
             sub_kernel_ids=tuple(str(uuid.uuid4()) for _ in range(1, request.cluster_size)),
+            trace=session_spans.new_trace(),
         )
 
     def _environ(self, request: SessionSpec, image: ImageFacts) -> dict[str, str]:

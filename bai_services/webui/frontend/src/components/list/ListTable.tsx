@@ -3,6 +3,7 @@ import { FilterOutlined, ReloadOutlined } from '@ant-design/icons';
 import { Button, Flex, Grid, Pagination, Table, type TableColumnType, type TableProps } from 'antd';
 import type { SorterResult, SortOrder } from 'antd/es/table/interface';
 import { useTranslation } from 'react-i18next';
+import { CardTools } from './CardTools';
 import { ColumnChoice, useHiddenColumns } from './ColumnChoice';
 import { CsvExport } from './CsvExport';
 import { useLatest } from '../useLatest';
@@ -97,6 +98,16 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
           >
             {t('table.options', { count: filterCount })}
           </Button>
+        )}
+        {isNarrow && (
+          <CardTools<T>
+            columns={props.columns}
+            sort={sort}
+            onSort={field => props.onChange({ sort: field, page: 1 })}
+            items={items}
+            rowKey={props.rowKey}
+            {...(props.rowSelection ? { rowSelection: props.rowSelection } : {})}
+          />
         )}
         {(!isNarrow || isOpen) && props.filters}
         {props.toolbar}
