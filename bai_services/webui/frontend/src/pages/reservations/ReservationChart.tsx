@@ -7,11 +7,14 @@ import { slotsText } from '../../components/SlotTags';
 import { formatTime, useNow } from '../../components/time';
 import { openReservationsQuery, type Reservation } from '../../data/scheduling/reservations';
 import { positionOf, type TimeScale } from '../scheduler/timeScale';
+import { tracksOf } from './tracks';
 
 const DAY_MILLIS = 24 * 3_600_000;
 const DAYS = [7, 30, 90] as const;
 // Number of labels on the time axis.
 const TICKS = 7;
+// Minimum height of one of several overlapping reservations.
+const TRACK_PIXELS = 22;
 
 /** The open reservations of each agent over the next days. */
 export function ReservationChart() {
@@ -104,12 +107,13 @@ function AgentRow(props: { agent: string; scale: TimeScale; reservations: Reserv
   const { t, i18n } = useTranslation();
   const { scale } = props;
   const now = useNow();
+  const [tracks, count] = tracksOf(props.reservations);
   return (
     <div className="bai-timeline-row">
       <div className="bai-timeline-name">
         <Typography.Text ellipsis={{ tooltip: true }}>{props.agent}</Typography.Text>
       </div>
-      <div className="bai-timeline-track">
+      <div className="bai-timeline-track" style={{ minHeight: count * TRACK_PIXELS }}>
         <div className="bai-timeline-now" style={{ left: `${positionOf(now, scale)}%` }} />
         {props.reservations.map(one => {
           const left = positionOf(Date.parse(one.starts_at), scale);
@@ -126,7 +130,12 @@ function AgentRow(props: { agent: string; scale: TimeScale; reservations: Reserv
               <Tooltip key={one.id} title={text}>
                 <span
                   className={`bai-bar ${CLASSES[one.state] ?? ''}`}
-                  style={{ left: `${left}%`, width: `${right - left}%`, top: 0, height: '100%' }}
+                  style={{
+                    left: `${left}%`,
+                    width: `${right - left}%`,
+                    top: `${((tracks.get(one) ?? 0) * 100) / count}%`,
+                    height: `${100 / count}%`
+                  }}
                   role="img"
                   tabIndex={0}
                   aria-label={text}

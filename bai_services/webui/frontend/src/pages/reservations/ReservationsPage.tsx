@@ -26,7 +26,7 @@ const RESERVATIONS: Entity = {
     { key: 'resource_group', isSortable: true },
     { key: 'nodes' },
     { key: 'resources' },
-    { key: 'whole_machines', isOptional: true },
+    { key: 'whole_machines' },
     { key: 'starts_at', isSortable: true },
     { key: 'ends_at', isSortable: true },
     { key: 'agents', isOptional: true },
