@@ -12,6 +12,7 @@ from bai_services.core.serving.prompt_prefix import prompt_prefix
 from bai_services.core.serving.token_usage import UsageReader
 
 from .heads import (
+    NOT_REPEATABLE,
     PEER_HEADER,
     Headers,
     Refusal,
@@ -76,6 +77,14 @@ class Request:
             and upgrade.strip().lower() == b"websocket"
             and b"upgrade" in named_by_connection(headers)
         )
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Return whether a header that decides about the request is repeated."""
+        if len(self._by_name) == len(self.headers):
+            return False
+        names = [name.lower() for name, _ in self.headers]
+        return any(names.count(name) > 1 for name in NOT_REPEATABLE)
 
     @property
     def is_grpc(self) -> bool:
@@ -208,6 +217,12 @@ class Exchange:
                 HTTPStatus.NOT_IMPLEMENTED,
                 "invalid-request",
                 "the gateway does not serve this method",
+            )
+        if request.is_ambiguous:
+            raise Refusal(
+                HTTPStatus.BAD_REQUEST,
+                "invalid-request",
+                "the headers Host and Authorization must not be repeated",
             )
         if request.is_chunked and request.header(b"transfer-encoding").lower() != b"chunked":
             raise Refusal(

@@ -37,6 +37,23 @@ def request(path: str, more: str = "") -> bytes:
 
 
 @both_engines
+@pytest.mark.parametrize("repeated", ["Host: y", "Authorization: Bearer other"])
+async def test_repeated_headers_that_decide_about_a_request_are_refused(
+    bed: Bed, upstream: Upstream, repeated: str
+) -> None:
+    # A proxy in front of the gateway may use the first value, the gateway the last.
+    for head in (f"{repeated}\r\n{HEAD}", f"{HEAD}{repeated}\r\n"):
+        reader, _ = await raw(
+            bed, f"GET /services/bai-serve/chat/echo HTTP/1.1\r\n{head}\r\n".encode()
+        )
+        response = await reader.read(2000)
+        assert response.split()[1] == b"400"
+        # HAProxy itself refuses another Host.
+        assert b"must not be repeated" in response or b"<h1>400 Bad request</h1>" in response
+    assert not upstream.requests
+
+
+@both_engines
 async def test_revoked_token_ends_its_running_stream(bed: Bed, upstream: Upstream) -> None:
     other = token_route("other")
     await bed.set(endpoint_route(upstream.route(), tokens=(token_route(), other)))

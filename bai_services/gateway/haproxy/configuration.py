@@ -198,6 +198,7 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         # A condition on a header holds if any of its lines matches.
         "acl is_unusual req.fhdr_cnt(connection) gt 1",
         "acl is_unusual req.fhdr_cnt(upgrade) gt 1",
+        "acl is_unusual req.fhdr_cnt(authorization) gt 1",
         "acl is_path url -m beg /",
         "acl is_http_2 req.ver 2.0",
         "acl has_connection req.fhdr(connection) -m found",
@@ -285,8 +286,8 @@ def _grpc_rules(settings: Settings, folder: Path) -> list[str]:
         "http-request track-sc1 var(txn.stream) table streams if { var(txn.owner) -m found }",
         "http-request set-timeout server var(txn.request_ms)",
         f"http-request replace-path ^{re.escape(settings.prefix)}/[^/]*/?(.*)$ /\\1{own_host}",
-        f"http-request del-header {_one_of(NOT_FOR_REPLICAS)} -m reg",
-        f"http-request del-header {OF_PROXIES.decode()} -m beg",
+        f"http-request del-header {_with_underscores(_one_of(NOT_FOR_REPLICAS))} -m reg",
+        f"http-request del-header ^{_with_underscores(OF_PROXIES.decode())} -m reg",
         _set(f"secret var(txn.pool),map_str({map_file(folder, 'secrets')})"),
         "http-request set-header X-Forwarded-For %[var(txn.client)]",
     ]
@@ -323,6 +324,11 @@ def _refusal(message: str) -> str:
 def _one_of(headers: frozenset[bytes]) -> str:
     """Return a regular expression for header names, except headers that HAProxy writes itself."""
     return f"^({'|'.join(sorted(name.decode() for name in headers - _OWN))})$"
+
+
+def _with_underscores(pattern: str) -> str:
+    """Let a regular expression for header names also match ``_`` for ``-`` (``heads.canonical``)."""
+    return pattern.replace("-", "[-_]")
 
 
 def _ms(seconds: float) -> str:
