@@ -653,20 +653,28 @@ async def test_idle_connections_do_not_lock_out_others(bed: Bed) -> None:
 
 
 @both_engines
-async def test_endpoint_cannot_use_up_the_connections_of_others(bed: Bed) -> None:
+async def test_endpoints_of_an_owner_cannot_use_up_the_connections_of_others(bed: Bed) -> None:
     upstream = await bed.upstream()
     other = endpoint_route(
         upstream.route(id="r2", revision_id="v2"), id="e2", name="other", weights={"v2": 1},
-        tokens=(token_route(id="t2"),),
+        tokens=(token_route(id="t2"),), owner_id="o2",
     )  # fmt: skip
-    await bed.manager.set(endpoint_route(upstream.route()), other)
-    await bed.gateway(max_endpoint_requests=3)
-    await bed.ready(2)
-    running = [asyncio.create_task(bed.http.get(bed.url("/wait"))) for _ in range(3)]
+    second = endpoint_route(
+        upstream.route(id="r3", revision_id="v3"), id="e3", name="second", weights={"v3": 1},
+        tokens=(token_route(id="t3"),),
+    )  # fmt: skip
+    await bed.manager.set(endpoint_route(upstream.route()), other, second)
+    await bed.gateway(max_owner_requests=3)
+    await bed.ready(3)
+    running = [
+        asyncio.create_task(bed.http.get(bed.url("/wait", name=name)))
+        for name in ("chat", "second", "second")
+    ]
     await wait_until_async(lambda: upstream.running == 3, 5, "requests")
-    async with bed.http.get(bed.url("/echo")) as response:
-        assert (response.status, "Retry-After" in response.headers) == (503, True)
-        assert "too many connections" in (await response.json())["message"]
+    for name in ("chat", "second"):
+        async with bed.http.get(bed.url("/echo", name=name)) as response:
+            assert (response.status, "Retry-After" in response.headers) == (503, True)
+            assert "too many connections" in (await response.json())["message"]
     async with bed.http.get(bed.url("/echo", name="other")) as response:
         assert response.status == 200
     upstream.release.set()

@@ -334,7 +334,7 @@ async def test_ipv6_address() -> None:
         threads=1,
         queue_seconds=1,
         max_connections=1000,
-        max_endpoint_requests=500,
+        max_owner_requests=500,
     )
     process = HaproxyProcess(settings, "::1", 0)
     await process.start()
