@@ -24,8 +24,8 @@ from .heads import (
 from .limits import (
     CONNECT_SECONDS,
     MAX_ATTEMPTS,
-    MAX_OWNER_HELD_BYTES,
     MAX_HELD_BYTES,
+    MAX_OWNER_HELD_BYTES,
     WEBSOCKET_IDLE_SECONDS,
 )
 from .measures import Measures
