@@ -101,7 +101,7 @@ class Manager:
 
     async def set(self, *replicas: ReplicaRoute) -> None:
         endpoint = EndpointRoute(
-            id="e", name="model", is_public=False, is_paused=False, weights={"v": 1},
+            id="e", name="model", owner_id="o1", is_public=False, is_paused=False, weights={"v": 1},
             replicas=replicas, health_path="/small", max_queue=1000, queue_seconds=30,
             max_concurrent_per_replica=1000, request_seconds=30, max_body_bytes=2**20,
             tokens=(TokenRoute("t", digest_of(TOKEN), (), None, None, None),),

@@ -138,12 +138,12 @@ class GatewayApp(Application):
     max_connections = Integer(
         MAX_CLIENT_CONNECTIONS, min=1, help="Maximum number of connections of clients."
     ).tag(config=True)
-    max_endpoint_requests = Integer(
+    max_owner_requests = Integer(
         0,
         min=0,
-        help="Maximum number of connections of clients that wait for a response of one endpoint or "
-        "receive it. Further requests get 503, so that one endpoint cannot use up the connections "
-        "of the others. 0: half of `max_connections`.",
+        help="Maximum number of connections of clients that wait for a response of the endpoints "
+        "of one owner or receive it. Further requests get 503, so that one owner cannot use up the "
+        "connections of the others. 0: half of `max_connections`.",
     ).tag(config=True)
     stop_grace_seconds = Integer(30, min=0, help="Seconds for running requests after SIGTERM.").tag(
         config=True
@@ -188,7 +188,7 @@ class GatewayApp(Application):
             domain=self.domain.strip(".").lower().encode(),
             proxies=self._proxies(),
             max_connections=max_connections,
-            max_endpoint_requests=int(self.max_endpoint_requests) or max(1, max_connections // 2),
+            max_owner_requests=int(self.max_owner_requests) or max(1, max_connections // 2),
         )
         haproxy = None
         if self.engine == "haproxy":
@@ -208,7 +208,7 @@ class GatewayApp(Application):
             threads=int(self.haproxy_threads),
             queue_seconds=int(self.haproxy_queue_seconds),
             max_connections=server.max_connections,
-            max_endpoint_requests=server.max_endpoint_requests,
+            max_owner_requests=server.max_owner_requests,
         )
 
     def _proxies(self) -> TrustedProxies:

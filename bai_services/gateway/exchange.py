@@ -14,6 +14,7 @@ from bai_services.core.serving.prompt_prefix import prompt_prefix
 from bai_services.core.serving.token_usage import UsageReader
 
 from .heads import (
+    NOT_REPEATABLE,
     PEER_HEADER,
     Headers,
     Refusal,
@@ -25,8 +26,8 @@ from .heads import (
 from .limits import (
     CONNECT_SECONDS,
     MAX_ATTEMPTS,
-    MAX_ENDPOINT_HELD_BYTES,
     MAX_HELD_BYTES,
+    MAX_OWNER_HELD_BYTES,
     WEBSOCKET_IDLE_SECONDS,
 )
 from .measures import Measures
@@ -80,6 +81,14 @@ class Request:
         )
 
     @property
+    def is_ambiguous(self) -> bool:
+        """Return whether a header that decides about the request is repeated."""
+        if len(self._by_name) == len(self.headers):
+            return False
+        names = [name.lower() for name, _ in self.headers]
+        return any(names.count(name) > 1 for name in NOT_REPEATABLE)
+
+    @property
     def is_grpc(self) -> bool:
         return is_grpc(self.header(b"content-type"))
 
@@ -96,7 +105,7 @@ class Gateway(Protocol):
     prefix: bytes  # of paths, without a slash at the end
     domain: bytes  # endpoints are also at NAME.DOMAIN; b"": no own host names
     is_behind_haproxy: bool
-    max_endpoint_requests: int
+    max_owner_requests: int
 
     def drained(self) -> None: ...
 
@@ -211,6 +220,12 @@ class Exchange:
                 "invalid-request",
                 "the gateway does not serve this method",
             )
+        if request.is_ambiguous:
+            raise Refusal(
+                HTTPStatus.BAD_REQUEST,
+                "invalid-request",
+                "the headers Host and Authorization must not be repeated",
+            )
         if request.is_chunked and request.header(b"transfer-encoding").lower() != b"chunked":
             raise Refusal(
                 HTTPStatus.NOT_IMPLEMENTED, "invalid-request", "the only transfer coding is chunked"
@@ -243,12 +258,13 @@ class Exchange:
         if (request.content_length or 0) > endpoint.route.max_body_bytes:
             raise _too_large(endpoint.route.max_body_bytes)
         self.endpoint, self.token = endpoint, token
-        endpoint.requests += 1
-        endpoint.held_bytes += self._held
+        owner = endpoint.owner
+        owner.requests += 1
+        owner.held_bytes += self._held
         (endpoint.anonymous if token is None else token.running).add(self)
-        if endpoint.requests > self._gateway.max_endpoint_requests:
-            raise busy("the endpoint has too many connections")
-        if endpoint.held_bytes > MAX_ENDPOINT_HELD_BYTES:
+        if owner.requests > self._gateway.max_owner_requests:
+            raise busy("the endpoints of the owner have too many connections")
+        if owner.held_bytes > MAX_OWNER_HELD_BYTES:
             raise _too_many_bytes()
         if self._received > endpoint.route.max_body_bytes:
             raise _too_large(endpoint.route.max_body_bytes)
@@ -356,8 +372,8 @@ class Exchange:
             self._client.pause_reading()
         if self.endpoint is None:
             return True
-        self.endpoint.held_bytes += len(piece)
-        if self.endpoint.held_bytes > MAX_ENDPOINT_HELD_BYTES:
+        self.endpoint.owner.held_bytes += len(piece)
+        if self.endpoint.owner.held_bytes > MAX_OWNER_HELD_BYTES:
             self.refuse(_too_many_bytes())
             return False
         return True
@@ -365,7 +381,7 @@ class Exchange:
     def _release(self) -> None:
         """Drop the kept bytes, which were sent or are not needed."""
         if self.endpoint is not None:
-            self.endpoint.held_bytes -= self._held
+            self.endpoint.owner.held_bytes -= self._held
         self._held, self._body = 0, []
 
     def client_lost(self) -> None:
@@ -612,7 +628,7 @@ class Exchange:
         endpoint, token, replica = self.endpoint, self.token, self.replica
         if endpoint is None:
             return
-        endpoint.requests -= 1
+        endpoint.owner.requests -= 1
         if tracing.is_on():
             self._record_span(endpoint)
         if self._connecting is not None:

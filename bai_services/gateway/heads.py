@@ -28,6 +28,8 @@ NOT_FOR_REPLICAS = HOP_BY_HOP | {
 }  # fmt: skip
 # Replicas trust these headers of proxies, for example X-Forwarded-User.
 OF_PROXIES = b"x-forwarded-"
+# A repeated header would be ambiguous: proxies in front of the gateway may use another value.
+NOT_REPEATABLE = frozenset({b"host", b"authorization"})
 # Cookies of a replica would become cookies of the Hub's host.
 NOT_FOR_CLIENTS = HOP_BY_HOP | {
     b"set-cookie", b"set-cookie2", b"content-length", b"authorization",
@@ -76,6 +78,14 @@ def named_by_connection(headers: Headers) -> frozenset[bytes]:
     return frozenset(names)
 
 
+def canonical(name: bytes) -> bytes:
+    """Return a header name in lower case, with ``-`` for ``_``: WSGI servers do not distinguish
+    them.
+    """
+    lower = name.lower()
+    return lower.replace(b"_", b"-") if b"_" in lower else lower
+
+
 def request_head(
     method: bytes, target: bytes, headers: Headers, own: Iterable[bytes], client: str
 ) -> bytes:
@@ -86,8 +96,8 @@ def request_head(
             excluded = NOT_FOR_REPLICAS | named_by_connection(headers)
     lines = [b"%b %b HTTP/1.1\r\n" % (method, target)]
     for name, value in headers:
-        lower = name.lower()
-        if lower not in excluded and not lower.startswith(OF_PROXIES):
+        plain = canonical(name)
+        if plain not in excluded and not plain.startswith(OF_PROXIES):
             lines.append(b"%b: %b\r\n" % (name, value))
     lines += own
     lines.append(b"X-Forwarded-For: %b\r\n\r\n" % client.encode("ascii", "replace"))

@@ -10,8 +10,8 @@ MAX_PIPELINED = 16
 # Maximum bytes of a body that are buffered while no replica is connected; then reading from the
 # client pauses.
 MAX_HELD_BYTES = 64 * 1024
-# The same limit for all requests of an endpoint together; further requests are refused.
-MAX_ENDPOINT_HELD_BYTES = 64 * 1024 * 1024
+# Limit for all endpoints of an owner together; further requests are refused.
+MAX_OWNER_HELD_BYTES = 64 * 1024 * 1024
 # Bytes that are buffered for a slow reader before reading from the other side pauses.
 WRITE_BUFFER_BYTES = 256 * 1024
 # Time for the line and headers of a request, from its first byte or from the connection.

@@ -149,19 +149,31 @@ class Token:
         )
 
 
+class Owner:
+    """What the endpoints of one owner use together.
+
+    A user may have many endpoints, so limits of single endpoints would not protect other users.
+    """
+
+    __slots__ = ("held_bytes", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0  # that run, wait, or whose beginning has not arrived yet
+        self.held_bytes = 0  # of bodies, for requests without a replica
+
+
 class Endpoint:
     """An endpoint with its replicas, tokens and waiting requests."""
 
-    def __init__(self, route: EndpointRoute) -> None:
+    def __init__(self, route: EndpointRoute, owner: Owner | None = None) -> None:
         self.route = route
+        self.owner = owner or Owner()
         self.replicas: dict[str, Replica] = {}
         self.tokens: dict[str, Token] = {}
         self.queue: deque[RunningRequest] = deque()
         # Requests without a token, while the endpoint is public.
         self.anonymous: set[RunningRequest] = set()
-        self.requests = 0  # that run, wait, or whose beginning has not arrived yet
         self.in_flight = 0
-        self.held_bytes = 0  # of bodies, for requests without a replica
         # Requests in HAProxy, if it is in front of the gateway.
         self.elsewhere = Load()
         # Replicas that are no longer in the table, but still have requests. If such a replica
@@ -328,11 +340,12 @@ class Routes:
 
     def apply(self, table: RoutingTable) -> None:
         before = {endpoint.route.id: endpoint for endpoint in self.by_name.values()}
+        owners = {endpoint.route.owner_id: endpoint.owner for endpoint in before.values()}
         by_name = {}
         for route in table.endpoints:
             endpoint = before.pop(route.id, None)
             if endpoint is None:
-                endpoint = Endpoint(route)
+                endpoint = Endpoint(route, owners.setdefault(route.owner_id, Owner()))
             else:
                 endpoint.update(route)
             by_name[route.name.encode()] = endpoint

@@ -36,7 +36,7 @@ class GatewayServer:
     metrics_token: str = field(default="", repr=False)
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
     max_connections: int = MAX_CLIENT_CONNECTIONS
-    max_endpoint_requests: int = MAX_CLIENT_CONNECTIONS // 2
+    max_owner_requests: int = MAX_CLIENT_CONNECTIONS // 2
     connections: set[ClientConnection] = field(default_factory=set)
     idle: dict[ClientConnection, None] = field(default_factory=dict)
     on_drained: Callable[[], None] = lambda: None

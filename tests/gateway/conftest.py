@@ -255,7 +255,7 @@ class Bed:
         settings = Settings(
             prefix=server.prefix.decode(), domain=server.domain.decode(), pools=4, slots=4,
             threads=1, queue_seconds=30, max_connections=1000,
-            max_endpoint_requests=server.max_endpoint_requests,
+            max_owner_requests=server.max_owner_requests,
         )  # fmt: skip
         haproxy = Haproxy(server, settings, "127.0.0.1", 0)
         self.haproxies.append(haproxy)
@@ -301,7 +301,7 @@ class Bed:
 
 def endpoint_route(*replicas: ReplicaRoute, **changes: Any) -> EndpointRoute:
     route = EndpointRoute(
-        id="e1", name="chat", is_public=False, is_paused=False, weights={"v1": 1},
+        id="e1", name="chat", owner_id="o1", is_public=False, is_paused=False, weights={"v1": 1},
         replicas=replicas, tokens=(token_route(),), health_path="/health", max_queue=10,
         queue_seconds=30, max_concurrent_per_replica=100, request_seconds=30,
         max_body_bytes=2**30,

@@ -37,6 +37,23 @@ def request(path: str, more: str = "") -> bytes:
 
 
 @both_engines
+@pytest.mark.parametrize("repeated", ["Host: y", "Authorization: Bearer other"])
+async def test_repeated_headers_that_decide_about_a_request_are_refused(
+    bed: Bed, upstream: Upstream, repeated: str
+) -> None:
+    # A proxy in front of the gateway may use the first value, the gateway the last.
+    for head in (f"{repeated}\r\n{HEAD}", f"{HEAD}{repeated}\r\n"):
+        reader, _ = await raw(
+            bed, f"GET /services/bai-serve/chat/echo HTTP/1.1\r\n{head}\r\n".encode()
+        )
+        response = await reader.read(2000)
+        assert response.split()[1] == b"400"
+        # HAProxy itself refuses another Host.
+        assert b"must not be repeated" in response or b"<h1>400 Bad request</h1>" in response
+    assert not upstream.requests
+
+
+@both_engines
 async def test_revoked_token_ends_its_running_stream(bed: Bed, upstream: Upstream) -> None:
     other = token_route("other")
     await bed.set(endpoint_route(upstream.route(), tokens=(token_route(), other)))
@@ -636,20 +653,28 @@ async def test_idle_connections_do_not_lock_out_others(bed: Bed) -> None:
 
 
 @both_engines
-async def test_endpoint_cannot_use_up_the_connections_of_others(bed: Bed) -> None:
+async def test_endpoints_of_an_owner_cannot_use_up_the_connections_of_others(bed: Bed) -> None:
     upstream = await bed.upstream()
     other = endpoint_route(
         upstream.route(id="r2", revision_id="v2"), id="e2", name="other", weights={"v2": 1},
-        tokens=(token_route(id="t2"),),
+        tokens=(token_route(id="t2"),), owner_id="o2",
     )  # fmt: skip
-    await bed.manager.set(endpoint_route(upstream.route()), other)
-    await bed.gateway(max_endpoint_requests=3)
-    await bed.ready(2)
-    running = [asyncio.create_task(bed.http.get(bed.url("/wait"))) for _ in range(3)]
+    second = endpoint_route(
+        upstream.route(id="r3", revision_id="v3"), id="e3", name="second", weights={"v3": 1},
+        tokens=(token_route(id="t3"),),
+    )  # fmt: skip
+    await bed.manager.set(endpoint_route(upstream.route()), other, second)
+    await bed.gateway(max_owner_requests=3)
+    await bed.ready(3)
+    running = [
+        asyncio.create_task(bed.http.get(bed.url("/wait", name=name)))
+        for name in ("chat", "second", "second")
+    ]
     await wait_until_async(lambda: upstream.running == 3, 5, "requests")
-    async with bed.http.get(bed.url("/echo")) as response:
-        assert (response.status, "Retry-After" in response.headers) == (503, True)
-        assert "too many connections" in (await response.json())["message"]
+    for name in ("chat", "second"):
+        async with bed.http.get(bed.url("/echo", name=name)) as response:
+            assert (response.status, "Retry-After" in response.headers) == (503, True)
+            assert "too many connections" in (await response.json())["message"]
     async with bed.http.get(bed.url("/echo", name="other")) as response:
         assert response.status == 200
     upstream.release.set()

@@ -53,7 +53,7 @@ async def test_haproxy_itself_gives_requests_to_replicas(bed: Bed) -> None:
     headers = {
         "Cookie": "jupyterhub-session-id=1", "X-Forwarded-For": "203.0.113.9, 198.51.100.7",
         "X-Real-IP": "203.0.113.9", "X-Bai-Peer": "203.0.113.9", "X-Forwarded-User": "root",
-        "X-Forwarded-Host": "hub.example.org",
+        "X-Forwarded-Host": "hub.example.org", "X_Forwarded_User": "root", "X_Real_IP": "1",
     }  # fmt: skip
     for _ in range(2):
         async with bed.http.post(bed.url("/v1/x?a=%20b"), data=b"x", headers=headers) as response:
@@ -63,6 +63,7 @@ async def test_haproxy_itself_gives_requests_to_replicas(bed: Bed) -> None:
     assert (received["path"], received["bytes"]) == ("/v1/x?a=%20b", 1)
     passed = received["headers"]
     assert not {"cookie", "x-real-ip", "x-bai-peer", "x-forwarded-user"} & set(passed)
+    assert not {"x_real_ip", "x_forwarded_user"} & set(passed)
     assert "x-forwarded-host" not in passed  # bai_labext.replica refuses this header
     assert passed["authorization"] == "token s3cret"
     assert passed["x-forwarded-for"] == "198.51.100.7"
@@ -333,7 +334,7 @@ async def test_ipv6_address() -> None:
         threads=1,
         queue_seconds=1,
         max_connections=1000,
-        max_endpoint_requests=500,
+        max_owner_requests=500,
     )
     process = HaproxyProcess(settings, "::1", 0)
     await process.start()

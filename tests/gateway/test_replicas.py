@@ -262,23 +262,25 @@ async def test_waiting_requests_survive_the_end_of_the_only_replica(
 async def test_bodies_of_waiting_requests_are_bounded(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "MAX_ENDPOINT_HELD_BYTES", 100_000)
-    await bed.manager.set(endpoint_route())
+    monkeypatch.setattr(exchange, "MAX_OWNER_HELD_BYTES", 100_000)
+    second = endpoint_route(id="e2", name="second")
+    await bed.manager.set(endpoint_route(), second)
     gateway = await bed.gateway()
-    endpoint = gateway.routes.by_name[b"chat"]
+    owner = gateway.routes.by_name[b"chat"].owner
 
-    async def post(size: int) -> int:
-        async with bed.http.post(bed.url("/echo"), data=bytes(size)) as response:
+    async def post(size: int, name: str = "chat") -> int:
+        async with bed.http.post(bed.url("/echo", name=name), data=bytes(size)) as response:
             return response.status
 
     waiting = [asyncio.create_task(post(40_000)) for _ in range(2)]
-    await wait_until_async(lambda: endpoint.held_bytes == 80_000, 5, "the bodies")
-    assert await post(40_000) == 503
-    assert endpoint.held_bytes == 80_000
+    await wait_until_async(lambda: owner.held_bytes == 80_000, 5, "the bodies")
+    # Both endpoints have the same owner.
+    assert await post(40_000) == await post(40_000, "second") == 503
+    assert owner.held_bytes == 80_000
     upstream = await bed.upstream()
     await bed.manager.set(endpoint_route(upstream.route()))
     assert await asyncio.gather(*waiting) == [200, 200]
-    assert endpoint.held_bytes == 0
+    assert owner.held_bytes == 0
     assert await post(200_000) == 200
 
 

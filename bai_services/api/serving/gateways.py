@@ -41,6 +41,7 @@ class TokenRoute(ResponseModel):
 class EndpointRoute(ResponseModel):
     id: str
     name: str
+    owner_id: str
     is_public: bool
     is_paused: bool
     weights: dict[str, int]

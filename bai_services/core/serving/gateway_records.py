@@ -45,6 +45,7 @@ class TokenRoute:
 class EndpointRoute:
     id: str
     name: str  # URL /services/bai-serve/NAME/…
+    owner_id: str  # the endpoints of an owner share the limits of the gateway
     is_public: bool
     is_paused: bool
     weights: Mapping[str, int]  # revision id -> share of new requests

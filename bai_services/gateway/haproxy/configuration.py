@@ -63,7 +63,7 @@ class Settings:
     threads: int  # 0: one for each processor
     queue_seconds: int
     max_connections: int
-    max_endpoint_requests: int  # of each revision
+    max_owner_requests: int  # of all endpoints of an owner
 
 
 def pool_name(number: int) -> str:
@@ -103,7 +103,11 @@ def configuration(settings: Settings, folder: Path, listening: int) -> str:
     sections += [
         f"backend {name} from base\n"
         f"  stick-table type string len 128 size {_STICK_ENTRIES} expire 1h store {counter}\n"
-        for name, counter in (("requests", "http_req_cnt"), ("streams", "conn_cur"))
+        for name, counter in (
+            ("requests", "http_req_cnt"),
+            ("streams", "conn_cur"),
+            ("owners", "conn_cur"),
+        )
     ]
     pools = [pool_name(number) for number in range(settings.pools)]
     sections.append(_section("defaults pools from base", _pool_rules(settings, folder)))
@@ -189,6 +193,7 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         _set("max_queue var(txn.limits),field(1,/)"),
         _set("request_ms var(txn.limits),field(2,/)"),
         _set("max_body var(txn.limits),field(3,/)"),
+        _set("endpoint_owner var(txn.limits),field(4,/)"),
         "acl has_pool var(txn.limits) -m found",
         "acl has_token var(txn.token) -m found",
         f"acl is_undecided var(txn.token) -m str {UNDECIDED}",
@@ -198,6 +203,7 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         # A condition on a header holds if any of its lines matches.
         "acl is_unusual req.fhdr_cnt(connection) gt 1",
         "acl is_unusual req.fhdr_cnt(upgrade) gt 1",
+        "acl is_unusual req.fhdr_cnt(authorization) gt 1",
         "acl is_path url -m beg /",
         "acl is_http_2 req.ver 2.0",
         "acl has_connection req.fhdr(connection) -m found",
@@ -272,21 +278,22 @@ def _pool_rules(settings: Settings, folder: Path) -> list[str]:
 def _grpc_rules(settings: Settings, folder: Path) -> list[str]:
     own_host = f" unless {{ var(txn.host) -m end .{settings.domain} }}" if settings.domain else ""
     busy = f"'{_refusal('too many requests wait already')}'"
-    full = f"'{_refusal('the endpoint has too many connections')}'"
+    full = f"'{_refusal('the endpoints of the owner have too many connections')}'"
     return [
         "balance leastconn",
         # The gateway removes these headers from the responses that it forwards itself.
         f"http-response del-header {_one_of(NOT_FOR_CLIENTS)} -m reg",
         f"http-request return status 503 content-type application/json string {busy}{_RETRY_AFTER} "
         "if { be_conn_free lt 1 } { queue,sub(txn.max_queue) ge 0 }",
+        "http-request track-sc2 var(txn.endpoint_owner) table owners",
         f"http-request return status 503 content-type application/json string {full}{_RETRY_AFTER} "
-        f"if {{ be_conn gt {settings.max_endpoint_requests} }}",
+        f"if {{ sc2_conn_cur(owners) gt {settings.max_owner_requests} }}",
         "http-request track-sc0 var(txn.token_id) table requests if { var(txn.token_id) -m found }",
         "http-request track-sc1 var(txn.stream) table streams if { var(txn.owner) -m found }",
         "http-request set-timeout server var(txn.request_ms)",
         f"http-request replace-path ^{re.escape(settings.prefix)}/[^/]*/?(.*)$ /\\1{own_host}",
-        f"http-request del-header {_one_of(NOT_FOR_REPLICAS)} -m reg",
-        f"http-request del-header {OF_PROXIES.decode()} -m beg",
+        f"http-request del-header {_with_underscores(_one_of(NOT_FOR_REPLICAS))} -m reg",
+        f"http-request del-header ^{_with_underscores(OF_PROXIES.decode())} -m reg",
         _set(f"secret var(txn.pool),map_str({map_file(folder, 'secrets')})"),
         "http-request set-header X-Forwarded-For %[var(txn.client)]",
     ]
@@ -323,6 +330,11 @@ def _refusal(message: str) -> str:
 def _one_of(headers: frozenset[bytes]) -> str:
     """Return a regular expression for header names, except headers that HAProxy writes itself."""
     return f"^({'|'.join(sorted(name.decode() for name in headers - _OWN))})$"
+
+
+def _with_underscores(pattern: str) -> str:
+    """Let a regular expression for header names also match ``_`` for ``-``."""
+    return pattern.replace("-", "[-_]")
 
 
 def _ms(seconds: float) -> str:

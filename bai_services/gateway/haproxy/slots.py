@@ -203,7 +203,10 @@ class Slots:
         groups: Mapping[PoolKey, list[Replica]],
     ) -> None:
         route = endpoint.route
-        limits = f"{route.max_queue}/{route.request_seconds * 1000}/{route.max_body_bytes}"
+        limits = (
+            f"{route.max_queue}/{route.request_seconds * 1000}/{route.max_body_bytes}"
+            f"/{route.owner_id}"
+        )
         names = []
         for key in groups:
             name = self.by_key[key].backend

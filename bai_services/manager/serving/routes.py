@@ -176,6 +176,7 @@ def _endpoint_route(
     return EndpointRoute(
         id=row["id"],
         name=row["name"],
+        owner_id=row["owner_id"],
         is_public=bool(row["is_public"]),
         is_paused=row["is_paused"],
         weights=row["weights"],

@@ -96,7 +96,7 @@ def test_only_the_end_of_a_response_is_kept() -> None:
 
 def test_table_survives_json_and_hides_secrets() -> None:
     endpoint = EndpointRoute(
-        id="e", name="chat", is_public=True, is_paused=False, weights={"v": 1},
+        id="e", name="chat", owner_id="o1", is_public=True, is_paused=False, weights={"v": 1},
         replicas=(ReplicaRoute("r", "v", "http://x:1", "hidden", False),),
         tokens=(TokenRoute("t", "hidden", ("10.0.0.0/8",), 1.5, 60, None),),
         health_path="/", max_queue=1, queue_seconds=1, max_concurrent_per_replica=1,
