@@ -92,6 +92,8 @@ async def test_report_contains_only_endpoints_that_the_role_may_see(api: Api) ->
     assert await names(user2) == {"chat"}
     assert await names(admin) == {"llm", "chat"}
     assert await names(admin, user="user2") == {"chat"}
+    assert await names(admin, endpoint="chat") == {"chat"}
+    assert await names(user, endpoint="chat") == set()
     assert await names(admin, own="true") == set()
     with pytest.raises(NotFound):
         await sums(user, user="user2")

@@ -194,6 +194,7 @@ class EndpointUsageHandler(APIHandler):
             "every": "length of the intervals: day, month or period; default: period",
             "by": "total, endpoint, token, user (owner of the endpoint), project or domain; "
             "default: total",
+            "endpoint": "only the endpoint with this id or name, also if it is deleted",
             "user": "only endpoints of the user with this name",
             "own": "true: only your own endpoints",
             "limit": f"maximum number of groups, 1 to {MAX_KEYS}, default {DEFAULT_KEYS}: those "
@@ -220,6 +221,7 @@ class EndpointUsageHandler(APIHandler):
             until=None if until is None else read_time("until", until, zone),
             every=_choice("every", given.get("every", Every.PERIOD), Every),
             by=_choice("by", given.get("by", EndpointDimension.TOTAL), EndpointDimension),
+            endpoint=given.get("endpoint", ""),
             user=given.get("user", ""),
             is_own=_is_own(given),
             limit=_limit(given),

@@ -171,6 +171,7 @@ def _endpoint_options(command: _Command) -> _Command:
             show_default=True,
             help="Group the requests; *user* is the owner of the endpoint.",
         ),
+        click.option("--endpoint", metavar="NAME", help="Only this endpoint."),
         _period_options(Every.DAY, Every.MONTH, Every.PERIOD),
         _limit_option,
     )

@@ -50,13 +50,14 @@ class TokenCounts:
 class EndpointUsageScope:
     """The endpoints that a report contains, and their grouping.
 
-    ``domain`` and ``owner_id`` limit the endpoints, unless they are None; ``keys`` limits the
-    groups, unless it is None.
+    ``domain``, ``owner_id`` and ``endpoint`` (id or name) limit the endpoints, unless they are
+    None; ``keys`` limits the groups, unless it is None.
     """
 
     by: EndpointDimension
     domain: str | None = None
     owner_id: str | None = None
+    endpoint: str | None = None
     keys: Sequence[str] | None = None
 
 
@@ -96,6 +97,8 @@ class UsageStore:
             query = query.where(t.domain == scope.domain)
         if scope.owner_id is not None:
             query = query.where(t.owner_id == scope.owner_id)
+        if scope.endpoint is not None:
+            query = query.where((t.endpoint_id == scope.endpoint) | (t.endpoint == scope.endpoint))
         if scope.keys is not None:
             query = query.where(key.in_(scope.keys))
         grouped = [*([t.day] if by_day else []), *_KEY_COLUMNS[scope.by]]

@@ -29,13 +29,15 @@ class EndpointReportRequest:
     """The parameters of a report.
 
     ``until`` None means now. ``user`` is the username of the owner of endpoints; ``is_own``: only
-    the caller's endpoints. The report contains the ``limit`` groups with the most requests.
+    the caller's endpoints; ``endpoint``: only the endpoint with this id or name. The report
+    contains the ``limit`` groups with the most requests.
     """
 
     since: datetime
     until: datetime | None = None
     every: Every = Every.PERIOD
     by: EndpointDimension = EndpointDimension.TOTAL
+    endpoint: str = ""
     user: str = ""
     is_own: bool = False
     limit: int = DEFAULT_KEYS
@@ -65,7 +67,7 @@ class EndpointReports:
         )
         intervals = _intervals(request, self._clock())
         since, until = time_of(intervals[0].start), time_of(intervals[-1].end)
-        scope = EndpointUsageScope(request.by, domain, owner_id)
+        scope = EndpointUsageScope(request.by, domain, owner_id, request.endpoint or None)
         totals = await self._usage.sums(scope, since, until, by_day=False)
         keys = list(largest_first({each.key: each.requests for each in totals}, request.limit))
         check_rows(len(intervals) * len(keys))
