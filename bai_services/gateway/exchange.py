@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Protocol
 
 from bai_services import tracing
+from bai_services.core.serving.gateway_records import ANONYMOUS
 from bai_services.core.serving.gateway_records import Protocol as ReplicaProtocol
 from bai_services.core.serving.prompt_prefix import prompt_prefix
 from bai_services.core.serving.token_usage import UsageReader
@@ -647,9 +648,10 @@ class Exchange:
         endpoint.anonymous.discard(self)
         if token is not None:
             token.running.discard(self)
-            if self.is_response_begun:
-                usage = self._usage.result() if self._usage is not None else (0, 0)
-                self._gateway.measures.token(token.route.id, usage)
+        if self.is_response_begun:
+            usage = self._usage.result() if self._usage is not None else (0, 0)
+            owner = ANONYMOUS + endpoint.route.id if token is None else token.route.id
+            self._gateway.measures.token(owner, usage)
         if replica is None and self in endpoint.queue:
             endpoint.queue.remove(self)
         self._leave_replica()

@@ -65,6 +65,8 @@ TABLE = [
     Row("DELETE /me/bootstrap", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /usage", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /usage?user=user", "ok ok 404 ok 404 404 ok 403 403"),
+    Row("GET /endpoint-usage", "ok ok ok ok ok ok ok 403 403"),
+    Row("GET /endpoint-usage?user=user", "ok ok 404 ok 404 404 ok 403 403"),
     Row("GET /budgets", "ok ok ok ok ok ok ok 403 403"),
     Row(
         "POST /budgets",

@@ -86,6 +86,7 @@ LISTS = {
     "/schedules",
     "/custom-images",
     "/endpoints",
+    "/endpoint-usage",
     "/chats",
     "/model-imports",
     "/pipelines",

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from bai_services.cli.serving.scaling import rule_text
 from bai_services.core.serving.autoscaling import ScalingRule, rule_as_json
+from bai_services.core.serving.gateway_records import ANONYMOUS
 from bai_services.core.serving.scaling_replay import parse_scaling_rule
+from tests.api.serving.test_endpoints import make, report_use
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -60,7 +62,7 @@ async def test_endpoint_from_creation_to_deletion(bai: Bai, api: Api, tmp_path: 
     assert "resumed" in (await bai("service", "resume", "hello", by="user")).stdout
     assert (await bai("service", "replicas", "hello", by="user")).code == 0
     usage = await bai("service", "usage", "hello", by="user")
-    assert (usage.code, "no requests with tokens yet" in usage.stderr) == (0, True)
+    assert (usage.code, "no requests yet" in usage.stderr) == (0, True)
     created = await bai(
         "service", "token", "create", "hello", "app", "--network", "192.0.2.0/24",
         "--per-minute", "60", by="user",
@@ -142,6 +144,23 @@ async def test_measure_and_periods_of_a_rule(bai: Bai, api: Api) -> None:
     await bai("service", "update", "chat", "--period", "", by="user")
     shown = (await bai("service", "info", "chat", "--json", by="user")).document
     assert shown["scaling"]["schedule"] == []
+
+
+async def test_usage_report_of_endpoints(bai: Bai, api: Api) -> None:
+    empty = await bai("service", "usage-report", by="user")
+    assert (empty.code, "no requests in this period" in empty.stderr) == (0, True)
+    user = await api.client("user")
+    llm = await make(api, user, "llm")
+    token = await user.post("/endpoints/llm/tokens", {"name": "app"})
+    await report_use(api, "g1", token["id"], ANONYMOUS + llm["id"])
+    words = ("service", "usage-report", "--by", "token", "--every", "day", "--endpoint", "llm")
+    shown = (await bai(*words, by="user")).stdout
+    assert re.search(r"\d{4}-\d\d-\d\d +llm/app +2 +30 +5\b", shown)
+    assert "llm/(no token)" in shown
+    total = await bai("admin", "endpoint-usage", "--by", "total", "--json", by="admin")
+    assert [row["requests"] for row in total.document["rows"]] == [4]
+    other = await bai("admin", "endpoint-usage", "--user", "user2", by="admin")
+    assert "no requests in this period" in other.stderr
 
 
 async def test_trial_that_cannot_start_shows_why(bai: Bai, api: Api) -> None:

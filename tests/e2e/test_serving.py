@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -296,14 +295,11 @@ def further_agent(hub: RunningHub, home: Path) -> Iterator[tuple[str, psutil.Pro
     """Run another agent of the demo; yield its id and its process, and delete it at the end."""
     name = "e2e-serving-agent"
     environment = {
-        **{key: text for key, text in os.environ.items() if not key.startswith("BAI_")},
+        **hub.process_of("agent").environ(),
         "BAI_HOME": str(home),
         "BAI_AGENT_ID": name,
-        "BAI_AGENT_ENGINE": "process",
         "BAI_AGENT_CPU": "2",
         "BAI_AGENT_SIMULATED_GPUS": "0",
-        "BAI_AGENT_TOKEN_FILE": str(hub.home / "secrets" / "agent-token"),
-        "BAI_MANAGER_URL": f"{hub.url}/services/bai",
     }
     with open(home / "agent.log", "wb") as output:
         process = psutil.Popen(
@@ -336,10 +332,10 @@ def replicas_of(rest: httpx.Client, name: str) -> dict[str, str | None]:
 
 
 def test_replica_of_a_lost_agent_is_replaced_while_the_other_one_serves(
-    hub: RunningHub, tmp_path: Path
+    any_hub: RunningHub, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """The agent and everything that it runs are killed, as if its machine had failed."""
-    name = "e2e-agent-lost"
+    hub, name = any_hub, "e2e-agent-lost"
     settings = {
         "command": SERVER.format(text="served"),
         "health": {"path": "/index.html", "interval_seconds": 1, "max_failures": 2},
@@ -364,7 +360,7 @@ def test_replica_of_a_lost_agent_is_replaced_while_the_other_one_serves(
             assert shown[lost] == agent
             with Load(url, {"Authorization": f"Bearer {token}"}, interrupted=1) as load:
                 wait_until(lambda: load.check() or load.texts, 30, "the first response")
-                kill_machine(process, hub, lost)
+                kill_machine(request, process, hub, lost)
 
                 def is_replaced() -> bool:
                     load.check()
@@ -377,8 +373,16 @@ def test_replica_of_a_lost_agent_is_replaced_while_the_other_one_serves(
             assert set(load.texts) == {"served"}
 
 
-def kill_machine(agent: psutil.Process, hub: RunningHub, session: str) -> None:
-    """Kill an agent and the processes of its session."""
+def kill_machine(
+    request: pytest.FixtureRequest, agent: psutil.Process, hub: RunningHub, session: str
+) -> None:
+    """Kill an agent and the processes of its session; on the Docker engine, its container."""
+    if hub.engine == "docker":
+        agent.kill()
+        client = request.getfixturevalue("docker_engine").client
+        (container,) = client.containers.list(filters={"label": f"bai.session-id={session}"})
+        container.kill()
+        return
     killed = [agent]
     for process in hub.left_running():
         with suppress(psutil.Error):
@@ -391,9 +395,9 @@ def kill_machine(agent: psutil.Process, hub: RunningHub, session: str) -> None:
 
 
 def test_endpoint_beyond_a_quota_names_it_and_serves_with_fewer_replicas(
-    hub: RunningHub,
+    any_hub: RunningHub,
 ) -> None:
-    name, policy = "e2e-quota", "e2e-two-sessions"
+    hub, name, policy = any_hub, "e2e-quota", "e2e-two-sessions"
     settings = {
         "command": SERVER.format(text="served"),
         "health": {"path": "/index.html"},

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
+from bai_services.core.serving.gateway_records import ANONYMOUS
 from tests.testbed.wait import wait_until_async
 
 from .conftest import TOKEN, Bed, Upstream, both_engines, endpoint_route, token_route
@@ -108,6 +109,11 @@ async def test_public_endpoint_needs_no_token(bed: Bed, upstream: Upstream) -> N
         ) as response:
             assert response.status == 200
             assert "authorization" not in (await response.json())["headers"]
+    manager = bed.manager
+    await wait_until_async(lambda: manager.total("requests") == 2, 5, "the report")
+    used = [(use["id"], use["requests"]) for report in manager.reports for use in report["tokens"]]
+    assert {token for token, _ in used} == {f"{ANONYMOUS}e1"}
+    assert sum(count for _, count in used) == 2
 
 
 async def test_paused_endpoint_and_large_body_are_refused(bed: Bed, upstream: Upstream) -> None:

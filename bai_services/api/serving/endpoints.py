@@ -181,7 +181,9 @@ class Token(ResponseModel):
 
 
 class EndpointUsage(ResponseModel):
-    """Requests of a day (UTC) with the token of this name; "": from the chat page."""
+    """Requests of a day (UTC) with the token of this name; "": from the chat page; "*": without a
+    token.
+    """
 
     id: int
     day: datetime

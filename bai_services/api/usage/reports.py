@@ -1,18 +1,20 @@
-"""`/usage` and `/usage-prices`: usage reports, and the prices of slots."""
+"""`/usage`, `/endpoint-usage` and `/usage-prices`: usage reports, and the prices of slots."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, StringConstraints
 
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.usage import records
-from bai_services.core.usage.model import Dimension
+from bai_services.core.usage.model import Dimension, EndpointDimension
 from bai_services.core.usage.periods import Every, read_time, zone_of
 from bai_services.core.user_input import shown
+from bai_services.manager.usage.endpoint_reports import EndpointReportRequest
 from bai_services.manager.usage.reports import DEFAULT_KEYS, MAX_KEYS, ReportRequest
 
 from ..base import APIHandler, operation, to_json
@@ -68,6 +70,37 @@ class UsageReport(ResponseModel):
     groups: int
     currency: str
     rows: list[UsageRow]
+
+
+class EndpointUsageRow(ResponseModel):
+    """Answered requests of one group in one interval, and the tokens of language models.
+
+    The name of a token is ``ENDPOINT/TOKEN``. TOKEN is empty for the chat page, and ``*`` for
+    requests without a token.
+    """
+
+    start: datetime
+    end: datetime
+    key: str
+    name: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+
+
+class EndpointUsageReport(ResponseModel):
+    """``rows`` are sorted by interval, then by the requests of the group in the whole period.
+
+    ``groups``: number of groups with requests, which is larger than the number of groups in
+    ``rows`` if ``limit`` is smaller.
+    """
+
+    since: datetime
+    until: datetime
+    every: Every
+    by: EndpointDimension
+    groups: int
+    rows: list[EndpointUsageRow]
 
 
 class UsagePrice(ResponseModel):
@@ -128,19 +161,13 @@ class UsageHandler(APIHandler):
         report = await self.manager.usage.reports.read(self.caller, self._request(given))
         if as_format is _Format.JSON:
             return report
-        self.set_header("Content-Type", "text/csv; charset=utf-8")
-        self.set_header(
-            "Content-Disposition", content_disposition(given.get("filename", "usage.csv"))
-        )
-        await self.finish(csv_of(report.rows, columns_of(UsageRow), to_json))
+        await _finish_csv(self, report.rows, UsageRow, given.get("filename", "usage.csv"))
         return None
 
     def _request(self, given: dict[str, str]) -> ReportRequest:
         time_zone = given.get("time_zone", "UTC")
         zone, now = zone_of(time_zone), self.manager.clock()
-        since, until, limit = given.get("since"), given.get("until"), given.get("limit")
-        if limit is not None and not (limit.isascii() and limit.isdigit() and len(limit) < 6):
-            raise InvalidRequest(f"limit={shown(limit)!r} is not a number", field="limit")
+        since, until = given.get("since"), given.get("until")
         return ReportRequest(
             since=now - _DEFAULT_PERIOD if since is None else read_time("since", since, zone),
             until=None if until is None else read_time("until", until, zone),
@@ -149,8 +176,55 @@ class UsageHandler(APIHandler):
             time_zone=time_zone,
             slot=given.get("slot", ""),
             user=given.get("user", ""),
-            is_own=given.get("own", "false").lower() == "true",
-            limit=DEFAULT_KEYS if limit is None else int(limit),
+            is_own=_is_own(given),
+            limit=_limit(given),
+        )
+
+
+class EndpointUsageHandler(APIHandler):
+    @operation(
+        "Report the requests of endpoints and the tokens of language models in a period: as a "
+        "user, of your own endpoints; as a domain admin, of those of the domain; otherwise of all",
+        tag=_TAG,
+        returns=EndpointUsageReport,
+        is_expensive=True,
+        parameters={
+            "since": "date, at most 400 days ago; default: 30 days ago. Days are those of UTC",
+            "until": "date, excluded; default: now",
+            "every": "length of the intervals: day, month or period; default: period",
+            "by": "total, endpoint, token, user (owner of the endpoint), project or domain; "
+            "default: total",
+            "endpoint": "only the endpoint with this id or name, also if it is deleted",
+            "user": "only endpoints of the user with this name",
+            "own": "true: only your own endpoints",
+            "limit": f"maximum number of groups, 1 to {MAX_KEYS}, default {DEFAULT_KEYS}: those "
+            "with the most requests",
+            "format": "csv: the rows as a CSV file; default: json",
+            "filename": "name of the file for format=csv; default: endpoint-usage.csv",
+        },
+    )
+    async def get(self) -> records.EndpointUsageReport | None:
+        given = self.query_arguments()
+        as_format = _choice("format", given.get("format", _Format.JSON), _Format)
+        report = await self.manager.usage.endpoint_reports.read(self.caller, self._request(given))
+        if as_format is _Format.JSON:
+            return report
+        filename = given.get("filename", "endpoint-usage.csv")
+        await _finish_csv(self, report.rows, EndpointUsageRow, filename)
+        return None
+
+    def _request(self, given: dict[str, str]) -> EndpointReportRequest:
+        zone, now = zone_of("UTC"), self.manager.clock()
+        since, until = given.get("since"), given.get("until")
+        return EndpointReportRequest(
+            since=now - _DEFAULT_PERIOD if since is None else read_time("since", since, zone),
+            until=None if until is None else read_time("until", until, zone),
+            every=_choice("every", given.get("every", Every.PERIOD), Every),
+            by=_choice("by", given.get("by", EndpointDimension.TOTAL), EndpointDimension),
+            endpoint=given.get("endpoint", ""),
+            user=given.get("user", ""),
+            is_own=_is_own(given),
+            limit=_limit(given),
         )
 
 
@@ -185,4 +259,29 @@ def _choice(name: str, text: str, kind: type[Choice]) -> Choice:
         ) from None
 
 
-ROUTES = [("/usage", UsageHandler), ("/usage-prices", UsagePricesHandler)]
+async def _finish_csv(
+    handler: APIHandler, rows: Sequence[Any], model: type[ResponseModel], filename: str
+) -> None:
+    handler.set_header("Content-Type", "text/csv; charset=utf-8")
+    handler.set_header("Content-Disposition", content_disposition(filename))
+    await handler.finish(csv_of(rows, columns_of(model), to_json))
+
+
+def _is_own(given: Mapping[str, str]) -> bool:
+    return given.get("own", "false").lower() == "true"
+
+
+def _limit(given: Mapping[str, str]) -> int:
+    limit = given.get("limit")
+    if limit is None:
+        return DEFAULT_KEYS
+    if not (limit.isascii() and limit.isdigit() and len(limit) < 6):
+        raise InvalidRequest(f"limit={shown(limit)!r} is not a number", field="limit")
+    return int(limit)
+
+
+ROUTES = [
+    ("/usage", UsageHandler),
+    ("/endpoint-usage", EndpointUsageHandler),
+    ("/usage-prices", UsagePricesHandler),
+]

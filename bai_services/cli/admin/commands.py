@@ -26,7 +26,7 @@ from ..command import (
 )
 from ..notifications.webhooks import webhook
 from ..operations.diagnostics import diagnostics
-from ..usage.reports import admin_usage, price
+from ..usage.reports import admin_endpoint_usage, admin_usage, price
 from .audit import audit
 from .cluster import cluster, invitations, invite, uninvite
 from .config import config
@@ -276,6 +276,7 @@ def _entity_group(entity: Entity) -> click.Group:
 admin.add_command(replay)
 admin.add_command(replay_scaling_command, "replay-scaling")
 admin.add_command(admin_usage)
+admin.add_command(admin_endpoint_usage)
 admin.add_command(price)
 for _entity in ENTITIES:
     _command_group = _entity_group(_entity)

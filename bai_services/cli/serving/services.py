@@ -10,6 +10,7 @@ from bai_services.core.serving.settings import MAX_REPLICAS
 
 from .. import output
 from ..command import Connection, connected, example, json_option, page_options, page_query, segment
+from ..usage.reports import TOKEN_TEXTS, endpoint_usage
 from .options import (
     endpoint_path,
     given_fields,
@@ -48,7 +49,7 @@ def service() -> None:
     """
 
 
-for command in (token, check, try_):
+for command in (token, check, try_, endpoint_usage):
     service.add_command(command)
 
 
@@ -342,8 +343,8 @@ async def usage(
     if not as_json:
         for item in page["items"]:
             item["day"] = item["day"][:10]
-            item["token"] = item["token"] or "(chat page)"
-    output.print_page(page, _USAGE_COLUMNS, as_json=as_json, empty="no requests with tokens yet")
+            item["token"] = TOKEN_TEXTS.get(item["token"], item["token"])
+    output.print_page(page, _USAGE_COLUMNS, as_json=as_json, empty="no requests yet")
 
 
 @service.command(epilog=example("bai service rm hello"))

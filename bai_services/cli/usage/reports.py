@@ -1,4 +1,4 @@
-"""`bai usage`, `bai admin usage` and `bai admin price`: usage reports, and the prices of slots."""
+"""Reports of `bai usage`, `bai service` and `bai admin`, and the prices of slots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from bai_services.core.usage.model import HOUR, Dimension
+from bai_services.core.usage.model import HOUR, Dimension, EndpointDimension
 from bai_services.core.usage.periods import Every
 
 from .. import output
@@ -18,36 +18,56 @@ from ..command import Choice, Connection, connected, example, json_option, with_
 
 # By importance: on a narrow terminal, the last columns are omitted.
 _COLUMNS = ("start", "name", "slot", "allocated", "used", "wasted", "waited", "cost", "energy")
+_ENDPOINT_COLUMNS = ("start", "name", "requests", "input_tokens", "output_tokens")
 _UNKNOWN = "unknown"
 _JOULES_PER_KWH = 3_600_000
+# Texts for the names of tokens that are not tokens of the owner.
+TOKEN_TEXTS = {"": "(chat page)", "*": "(no token)"}
 _FORMATS = {Every.HOUR: "%Y-%m-%d %H:%M", Every.DAY: "%Y-%m-%d", Every.MONTH: "%Y-%m"}
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
+def _period_options(*intervals: Every) -> Callable[[_Command], _Command]:
+    """Add the options for the period of a report and for its intervals."""
+
+    def add(command: _Command) -> _Command:
+        return with_options(
+            command,
+            click.option(
+                "--since", metavar="DATE", help="Start of the period. Default: 30 days ago."
+            ),
+            click.option("--until", metavar="DATE", help="End of the period. Default: now."),
+            click.option(
+                "--every",
+                type=Choice([every.value for every in intervals]),
+                default=Every.PERIOD.value,
+                show_default=True,
+                help="Length of the intervals.",
+            ),
+        )
+
+    return add
+
+
+_limit_option = click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="Maximum number of groups: those with the largest usage.",
+)
+
+
 def _report_options(command: _Command) -> _Command:
     """Add the options of a report."""
     options = (
-        click.option("--since", metavar="DATE", help="Start of the period. Default: 30 days ago."),
-        click.option("--until", metavar="DATE", help="End of the period. Default: now."),
-        click.option(
-            "--every",
-            type=Choice([every.value for every in Every]),
-            default=Every.PERIOD.value,
-            show_default=True,
-            help="Length of the intervals.",
-        ),
+        _period_options(*Every),
         click.option(
             "--time-zone", default="UTC", show_default=True, help="Zone of days and months."
         ),
         click.option("--slot", help="Only this slot, for example cuda.shares or sessions."),
-        click.option(
-            "--limit",
-            type=click.IntRange(1, 1000),
-            default=20,
-            show_default=True,
-            help="Maximum number of groups: those with the largest usage.",
-        ),
+        _limit_option,
     )
     return with_options(command, *options)
 
@@ -93,8 +113,7 @@ async def admin_usage(connection: Connection, *, as_json: bool, **query: Any) ->
 
 
 async def _report(connection: Connection, query: Mapping[str, Any], *, as_json: bool) -> None:
-    given = {name: value for name, value in query.items() if value is not None}
-    report = await connection.client.get("/usage", **given)
+    report = await connection.client.get("/usage", **_set_values(query))
     if as_json:
         output.print_json(report)
         return
@@ -109,9 +128,17 @@ async def _report(connection: Connection, query: Mapping[str, Any], *, as_json: 
     zone = ZoneInfo(report["time_zone"])
     rows = [_texts(row, report, zone) for row in report["rows"]]
     output.print_table(rows, columns, empty="no usage in this period")
+    _note_groups(report)
+
+
+def _note_groups(report: Mapping[str, Any]) -> None:
     shown = len({row["key"] for row in report["rows"]})
     if shown < report["groups"]:
         output.note(f"{shown} of {report['groups']} groups; show more with --limit")
+
+
+def _set_values(query: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in query.items() if value is not None}
 
 
 def _texts(row: Mapping[str, Any], report: Mapping[str, Any], zone: ZoneInfo) -> dict[str, str]:
@@ -132,6 +159,78 @@ def _texts(row: Mapping[str, Any], report: Mapping[str, Any], zone: ZoneInfo) ->
 
 def _hours(seconds: float | None) -> str:
     return _UNKNOWN if seconds is None else f"{seconds / HOUR:.2f} h"
+
+
+def _endpoint_options(command: _Command) -> _Command:
+    """Add the options of a report about endpoints."""
+    options = (
+        click.option(
+            "--by",
+            type=Choice([dimension.value for dimension in EndpointDimension]),
+            default=EndpointDimension.ENDPOINT.value,
+            show_default=True,
+            help="Group the requests; *user* is the owner of the endpoint.",
+        ),
+        click.option("--endpoint", metavar="NAME", help="Only this endpoint."),
+        _period_options(Every.DAY, Every.MONTH, Every.PERIOD),
+        _limit_option,
+    )
+    return with_options(command, *options)
+
+
+@click.command(
+    "usage-report",
+    epilog=example("bai service usage-report", "bai service usage-report --by token --every day"),
+)
+@_endpoint_options
+@json_option
+@connected
+async def endpoint_usage(connection: Connection, *, as_json: bool, **query: Any) -> None:
+    """Report the requests of your endpoints, and the tokens that models read and wrote.
+
+    Days are those of UTC.
+    """
+    await _report_endpoints(connection, {**query, "own": "true"}, as_json=as_json)
+
+
+@click.command(
+    "endpoint-usage",
+    epilog=example("bai admin endpoint-usage", "bai admin endpoint-usage --by project --every day"),
+)
+@click.option("--user", metavar="USER", help="Only endpoints of this user.")
+@_endpoint_options
+@json_option
+@connected
+async def admin_endpoint_usage(connection: Connection, *, as_json: bool, **query: Any) -> None:
+    """Report the requests of all endpoints that you may see, and the tokens of their models."""
+    await _report_endpoints(connection, query, as_json=as_json)
+
+
+async def _report_endpoints(
+    connection: Connection, query: Mapping[str, Any], *, as_json: bool
+) -> None:
+    report = await connection.client.get("/endpoint-usage", **_set_values(query))
+    if as_json:
+        output.print_json(report)
+        return
+    columns = [
+        column
+        for column in _ENDPOINT_COLUMNS
+        if not (column == "start" and report["every"] == Every.PERIOD)
+        and not (column == "name" and report["by"] == EndpointDimension.TOTAL)
+    ]
+    for row in report["rows"]:
+        row["start"] = row["start"][: 7 if report["every"] == Every.MONTH else 10]
+        if report["by"] == EndpointDimension.TOKEN:
+            row["name"] = _token_text(row["name"])
+    output.print_table(report["rows"], columns, empty="no requests in this period")
+    _note_groups(report)
+
+
+def _token_text(name: str) -> str:
+    """Return ENDPOINT/TOKEN, with a description of requests without a token of the owner."""
+    endpoint, _, token = name.rpartition("/")
+    return f"{endpoint}/{TOKEN_TEXTS.get(token, token)}"
 
 
 @click.group(epilog=example("bai admin price list"))

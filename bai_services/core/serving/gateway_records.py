@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+# Requests without a token are reported with this prefix and the id of the endpoint as the token.
+ANONYMOUS = "anonymous:"
+
 
 class Protocol(StrEnum):
     """Protocol of a replica's server. ``grpc``: gRPC over HTTP/2 without TLS."""

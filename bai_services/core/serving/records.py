@@ -36,8 +36,6 @@ MAX_ENDPOINTS_PER_USER = 100
 # A gateway that has not reported for this time counts as stopped.
 GATEWAY_TIMEOUT = timedelta(seconds=30)
 GATEWAYS_KEPT_FOR = timedelta(days=1)
-# Usage by day is deleted after this time.
-USAGE_KEPT_FOR = timedelta(days=366)
 
 DEFAULT_MAX_QUEUE = 100
 DEFAULT_QUEUE_SECONDS = 60
@@ -166,7 +164,9 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointUsage:
-    """Requests of a day (UTC) with the token of this name; "": from the chat page."""
+    """Requests of a day (UTC) with the token of this name; "": from the chat page; "*": without a
+    token.
+    """
 
     id: int
     day: datetime

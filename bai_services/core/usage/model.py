@@ -40,6 +40,17 @@ class Dimension(StrEnum):
 STORED_DIMENSIONS = tuple(d for d in Dimension if d is not Dimension.TOTAL)
 
 
+class EndpointDimension(StrEnum):
+    """The grouping of a report about endpoints; ``TOTAL`` has one group."""
+
+    TOTAL = "total"
+    ENDPOINT = "endpoint"
+    TOKEN = "token"
+    USER = "user"
+    PROJECT = "project"
+    DOMAIN = "domain"
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     """The groups to which usage belongs: the columns by which reports are grouped."""

@@ -54,6 +54,39 @@ class UsageReport:
 
 
 @dataclass(frozen=True, slots=True)
+class EndpointUsageRow:
+    """Answered requests of one group in one interval, and the tokens of language models.
+
+    The name of a token is ``ENDPOINT/TOKEN``. TOKEN is empty for the chat page, and ``*`` for
+    requests without a token.
+    """
+
+    start: datetime
+    end: datetime
+    key: str
+    name: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointUsageReport:
+    """Requests in the intervals of a period, oldest interval first.
+
+    In each interval, the group with the most requests in the whole period is first. ``groups`` is
+    the number of groups with requests; the rows contain only the largest groups.
+    """
+
+    since: datetime
+    until: datetime
+    every: str
+    by: str
+    groups: int
+    rows: Sequence[EndpointUsageRow]
+
+
+@dataclass(frozen=True, slots=True)
 class UsagePrice:
     """Price of one unit of a slot for one hour; without a resource group, the default price."""
 

@@ -132,20 +132,26 @@ endpoint_tokens = sa.Table(
     sa.Index("ix_endpoint_tokens_user_id", "user_id", "endpoint_id"),
 )
 
-# Requests with tokens, by day (UTC) and name of the token, also after the token was revoked.
-endpoint_usage = sa.Table(
-    "endpoint_usage",
+# Requests by day (UTC) and name of the token, also of revoked tokens. There are no foreign keys:
+# statistics outlive the endpoints.
+endpoint_usage_days = sa.Table(
+    "endpoint_usage_days",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("endpoint_id", sa.ForeignKey("endpoints.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("endpoint_id", sa.String(64), nullable=False),
+    sa.Column("endpoint", sa.String(64), nullable=False),
+    sa.Column("owner_id", sa.String(64), nullable=False),
+    sa.Column("project_id", sa.String(64), nullable=False),
+    sa.Column("domain", sa.String(64), nullable=False),
     sa.Column("day", UtcDateTime, nullable=False),
-    # "" stands for all tokens of the chat page.
+    # "" stands for all tokens of the chat page, "*" for requests without a token.
     sa.Column("token", sa.String(64), nullable=False),
     sa.Column("requests", sa.BigInteger, nullable=False),
     sa.Column("input_tokens", sa.BigInteger, nullable=False),
     sa.Column("output_tokens", sa.BigInteger, nullable=False),
     sa.UniqueConstraint("endpoint_id", "day", "token"),
-    sa.Index("ix_endpoint_usage_day", "day"),
+    sa.Index("ix_endpoint_usage_days_day", "day"),
+    sa.Index("ix_endpoint_usage_days_owner_id", "owner_id", "day"),
 )
 
 # Changes of the number of replicas by a rule.

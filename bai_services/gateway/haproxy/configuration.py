@@ -33,8 +33,6 @@ UNDECIDED = "undecided"
 # Value of an endpoint with several pools, chosen by share; their keys are NAME/:0 to NAME/:99.
 # Clients cannot send such a name: names in paths contain no slash, names in host names no colon.
 BY_SHARE = "by-share"
-# Owner of requests without a token: this prefix and the id of the endpoint.
-ANONYMOUS = "anonymous:"
 # Value of a network of other trusted proxies: the gateway evaluates their X-Forwarded-For.
 NAMED_PROXY = "named"
 # Each connection for gRPC begins with the secret of the replicas (core/serving/replica_preface).
@@ -182,7 +180,6 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         _set(f"token var(txn.key),map_beg({map_file(folder, 'tokens')})"),
         _set("expires var(txn.token),field(1,/)"),
         _set("owner var(txn.token),field(2,/)"),
-        _set(f"token_id var(txn.owner) if !{{ var(txn.owner) -m beg {ANONYMOUS} }}"),
         _format("stream", "%[var(txn.owner)]@%[src]:%[src_port]"),
         _set("now date"),
         _set(f"pool var(txn.name),map_str({pools})"),
@@ -288,7 +285,7 @@ def _grpc_rules(settings: Settings, folder: Path) -> list[str]:
         "http-request track-sc2 var(txn.endpoint_owner) table owners",
         f"http-request return status 503 content-type application/json string {full}{_RETRY_AFTER} "
         f"if {{ sc2_conn_cur(owners) gt {settings.max_owner_requests} }}",
-        "http-request track-sc0 var(txn.token_id) table requests if { var(txn.token_id) -m found }",
+        "http-request track-sc0 var(txn.owner) table requests if { var(txn.owner) -m found }",
         "http-request track-sc1 var(txn.stream) table streams if { var(txn.owner) -m found }",
         "http-request set-timeout server var(txn.request_ms)",
         f"http-request replace-path ^{re.escape(settings.prefix)}/[^/]*/?(.*)$ /\\1{own_host}",

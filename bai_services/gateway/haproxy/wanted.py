@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bai_services.core.serving.gateway_records import EndpointRoute, TokenRoute
+from bai_services.core.serving.gateway_records import ANONYMOUS, EndpointRoute, TokenRoute
 
-from .configuration import ANONYMOUS, SHARES, UNDECIDED
+from .configuration import SHARES, UNDECIDED
 
 State = Literal["ready", "drain", "maint"]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

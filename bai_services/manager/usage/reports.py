@@ -119,7 +119,7 @@ class UsageReports:
         keys = _largest(totals, request)
         groups = len({key for _, key, _ in totals})
         chosen = set(keys)
-        _check_rows(len(intervals) * sum(key in chosen for _, key, _ in totals))
+        check_rows(len(intervals) * sum(key in chosen for _, key, _ in totals))
         if len(intervals) == 1:
             sums = totals
         else:
@@ -140,24 +140,13 @@ class UsageReports:
         )
 
     async def _scope(self, caller: Caller, request: ReportRequest) -> UsageScope:
-        if not 1 <= request.limit <= MAX_KEYS:
-            raise InvalidRequest(f"limit must be a number from 1 to {MAX_KEYS}", field="limit")
+        check_limit(request.limit)
         if request.slot and request.slot != SESSIONS:
             slot_type(request.slot)
-        visible = authorizer.visibility(caller, "usage.read")
-        scope = UsageScope(request.by, visible.domain, visible.owner_id, request.slot)
-        if request.is_own or request.user == caller.username:
-            if caller.user_id is None:
-                raise Forbidden("only a user has own usage", action="usage.read")
-            return replace(scope, domain=None, owner_id=caller.user_id)
-        if not request.user:
-            return scope
-        found = None
-        if visible.owner_id is None:
-            found = await self._store.user_id(request.user, visible.domain)
-        if found is None:
-            raise NotFound(f"there is no user {shown(request.user)}, or you may not see the user")
-        return replace(scope, owner_id=found)
+        domain, owner_id = await visible_usage(
+            self._store, caller, user=request.user, is_own=request.is_own
+        )
+        return UsageScope(request.by, domain, owner_id, request.slot)
 
     async def _sums(
         self,
@@ -211,6 +200,51 @@ class UsageReports:
         return sums
 
 
+async def visible_usage(
+    store: UsageReportStore, caller: Caller, *, user: str, is_own: bool
+) -> tuple[str | None, str | None]:
+    """Return the domain and the id of the owner to which a report is limited; None: no limit.
+
+    ``user`` is the username of a user, or "". ``is_own``: only the caller's own usage.
+
+    Raises
+    ------
+    NotFound
+        If there is no such user, or the caller may not see the user.
+    """
+    visible = authorizer.visibility(caller, "usage.read")
+    if is_own or user == caller.username:
+        if caller.user_id is None:
+            raise Forbidden("only a user has own usage", action="usage.read")
+        return None, caller.user_id
+    if not user:
+        return visible.domain, visible.owner_id
+    found = None
+    if visible.owner_id is None:
+        found = await store.user_id(user, visible.domain)
+    if found is None:
+        raise NotFound(f"there is no user {shown(user)}, or you may not see the user")
+    return visible.domain, found
+
+
+def check_period(since: datetime, until: datetime | None, now: datetime) -> datetime:
+    """Return the end of a period, at most ``now``.
+
+    Raises
+    ------
+    InvalidRequest
+        If the period is empty, or begins before the retention time.
+    """
+    end = now if until is None else min(until, now)
+    if since >= end:
+        raise InvalidRequest("since must be before until, and in the past", field="since")
+    if since < now - KEPT_FOR:
+        raise InvalidRequest(
+            f"statistics are kept for {KEPT_FOR.days} days; choose a later since", field="since"
+        )
+    return end
+
+
 def _slot(record: UsageRecord) -> str:
     return SESSIONS if record.slot == WAITING else record.slot
 
@@ -257,14 +291,8 @@ def _spans(
 
 
 def _period(request: ReportRequest, now: datetime) -> tuple[datetime, datetime]:
-    until = now if request.until is None else min(request.until, now)
     since = request.since
-    if since >= until:
-        raise InvalidRequest("since must be before until, and in the past", field="since")
-    if since < now - KEPT_FOR:
-        raise InvalidRequest(
-            f"statistics are kept for {KEPT_FOR.days} days; choose a later since", field="since"
-        )
+    until = check_period(since, request.until, now)
     if request.every is Every.HOUR and until - since > timedelta(hours=MAX_HOURS):
         raise InvalidRequest(
             f"a report by hour covers at most {MAX_HOURS // 24} days; choose a shorter period, or "
@@ -274,7 +302,12 @@ def _period(request: ReportRequest, now: datetime) -> tuple[datetime, datetime]:
     return since.astimezone(UTC), until.astimezone(UTC)
 
 
-def _check_rows(count: int) -> None:
+def check_limit(limit: int) -> None:
+    if not 1 <= limit <= MAX_KEYS:
+        raise InvalidRequest(f"limit must be a number from 1 to {MAX_KEYS}", field="limit")
+
+
+def check_rows(count: int) -> None:
     if count > MAX_ROWS:
         raise InvalidRequest(
             f"the report may have {count} rows; the maximum is {MAX_ROWS}; choose a shorter "

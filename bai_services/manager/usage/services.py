@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bai_services.db.serving.usage import UsageStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
 from bai_services.db.usage.aggregates import UsageAggregateStore
 from bai_services.db.usage.budgets import BudgetStore
@@ -17,6 +18,7 @@ from ..sessions.planned_stops import PlannedStops
 from .aggregation import UsageAggregation
 from .budget_watch import BudgetWatch
 from .budgets import Budgets
+from .endpoint_reports import EndpointReports
 from .prices import PriceList
 from .reports import UsageReports
 
@@ -26,6 +28,7 @@ class UsageServices:
     """Usage reports, prices and budgets, and the loops that compute totals and spent amounts."""
 
     reports: UsageReports
+    endpoint_reports: EndpointReports
     prices: PriceList
     aggregation: UsageAggregation
     budgets: Budgets
@@ -42,6 +45,7 @@ def usage_services(
     watch = BudgetWatch(context, budgets, reports, prices, stops, lease)
     return UsageServices(
         reports=UsageReports(reports, prices, clock),
+        endpoint_reports=EndpointReports(UsageStore(database), reports, clock),
         prices=PriceList(prices, context.audit),
         aggregation=UsageAggregation(
             UsageAggregateStore(database), UsageSampleStore(database), prices, lease, clock

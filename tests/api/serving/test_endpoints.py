@@ -27,6 +27,7 @@ from bai_services.core.errors import (
     NotFound,
     QuotaExceeded,
 )
+from bai_services.core.serving.gateway_records import ANONYMOUS
 from bai_services.core.serving.records import (
     ENDED_REPLICAS_KEPT_FOR,
     REPLICA_CHANGES_KEPT,
@@ -1241,6 +1242,19 @@ async def test_replica_may_have_several_kernels(api: Api) -> None:
             assert settings["request"]["cluster_size"] == size
 
 
+async def report_use(api: Api, gateway: str, *ids: str) -> None:
+    """Let a gateway report two requests with each token."""
+    counts = {"requests": 2, "input_tokens": 30, "output_tokens": 5}
+    await api.gateway.post(
+        "/gateway/reports",
+        {
+            "gateway_id": gateway,
+            "report_id": str(uuid.uuid4()),
+            "tokens": [{"id": each, **counts} for each in ids],
+        },
+    )
+
+
 @pytest.mark.both_databases
 async def test_requests_are_counted_by_day_and_token(api: Api) -> None:
     user, member, clock = await api.client("user"), await api.client("user2"), api.world.clock
@@ -1250,31 +1264,27 @@ async def test_requests_are_counted_by_day_and_token(api: Api) -> None:
     table = await routes(api)
     (chat,) = {each["id"] for each in table["endpoints"][0]["tokens"]} - {token}
 
-    async def report(gateway: str, *ids: str) -> None:
-        counts = {"requests": 2, "input_tokens": 30, "output_tokens": 5}
-        await api.gateway.post(
-            "/gateway/reports",
-            {
-                "gateway_id": gateway,
-                "report_id": str(uuid.uuid4()),
-                "tokens": [{"id": each, **counts} for each in ids],
-            },
-        )
-
-    await report("g1", token, chat, "unknown")
-    await report("g2", token)
+    await report_use(api, "g1", token, chat, "unknown")
+    await report_use(api, "g2", token)
     clock.advance(days=1)
-    await report("g1", token)
+    await report_use(api, "g1", token)
+    anonymous = ANONYMOUS + table["endpoints"][0]["id"]
+    await report_use(api, "g2", anonymous, f"{ANONYMOUS}unknown")
     # The usage remains when the token is revoked.
     await user.delete("/endpoints/llm/tokens/app")
     found = (await user.get("/endpoints/llm/usage"))["items"]
     shown = [(each["day"][:10], each["token"], each["requests"]) for each in found]
     today = clock().date()
     yesterday = today - timedelta(days=1)
-    assert shown == [(f"{today}", "app", 2), (f"{yesterday}", "", 2), (f"{yesterday}", "app", 4)]
-    assert (found[2]["input_tokens"], found[2]["output_tokens"]) == (60, 10)
+    assert shown == [
+        (f"{today}", "*", 2),
+        (f"{today}", "app", 2),
+        (f"{yesterday}", "", 2),
+        (f"{yesterday}", "app", 4),
+    ]
+    assert (found[3]["input_tokens"], found[3]["output_tokens"]) == (60, 10)
     with pytest.raises(Forbidden):
         await member.get("/endpoints/llm/usage")
-    clock.advance(days=367)
+    clock.advance(days=401)
     await step(api)
     assert (await user.get("/endpoints/llm/usage"))["items"] == []

@@ -153,6 +153,27 @@ async def test_member_of_the_project_chats_with_an_endpoint(
                 "the count of the requests",
             )
         assert checked(rest.get("/chats"), 200)["items"] == []
+        await read_statistics(await opened(Chat, OWNER, "/statistics"), served)
+
+
+async def read_statistics(ui: Chat, served: dict[str, Any]) -> None:
+    """The owner sees the requests in the statistics and at the endpoint."""
+    await ui.page.get_by_label("Statistics", exact=True).get_by_text("Endpoints").click()
+    await ui.page.get_by_role("img", name="Requests over time").wait_for()
+    ranking = ui.page.get_by_role("region", name="Most requests")
+    await ranking.get_by_role("row").filter(has_text=served["name"]).wait_for()
+    await ui.page.get_by_role("combobox", name="Group by").click()
+    await ui.page.locator(".ant-select-dropdown:visible").get_by_title("Token").click()
+    await ranking.get_by_text(f"{served['name']} · Chat page").wait_for()
+    export = ui.page.get_by_role("link", name="Export")
+    address = await export.first.get_attribute("href") or ""
+    assert "/endpoint-usage?" in address and "by=token" in address
+    assert await violations_in_both_themes(ui.page) == []
+    await ui.page.goto(f"{ui.page.url.partition('/statistics')[0]}/endpoints?item={served['id']}")
+    await ui.page.get_by_role("tab", name="Usage", exact=True).click()
+    panel = ui.page.get_by_role("tabpanel", name="Usage")
+    await panel.get_by_role("img", name="Requests over time").wait_for()
+    await panel.get_by_role("row").filter(has_text="Chat page").wait_for()
 
 
 async def converse(ui: Chat, name: str) -> None:

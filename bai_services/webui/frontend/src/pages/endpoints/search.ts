@@ -7,7 +7,15 @@ import {
 } from '../../components/list/listSearch';
 
 /** Tabs of the drawer. */
-export const PANELS = ['overview', 'replicas', 'scaling', 'revisions', 'tokens', 'log'] as const;
+export const PANELS = [
+  'overview',
+  'replicas',
+  'scaling',
+  'revisions',
+  'tokens',
+  'usage',
+  'log'
+] as const;
 export type Panel = (typeof PANELS)[number];
 
 const FORMS = ['new', 'revision'] as const;

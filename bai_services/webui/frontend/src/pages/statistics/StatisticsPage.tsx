@@ -1,8 +1,6 @@
-import { useMemo } from 'react';
-import { DatePicker, Flex, Segmented, Select, Skeleton, Typography } from 'antd';
+import { Flex, Segmented, Select, Skeleton, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
-import dayjs from 'dayjs';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { CsvExport } from '../../components/list/CsvExport';
@@ -10,17 +8,10 @@ import { defined } from '../../components/list/listSearch';
 import { meQuery } from '../../data/accounts/me';
 import { reportCsvUrl, reportQuery, type ReportRequest } from '../../data/usage/reports';
 import { Budgets } from './Budgets';
+import { EndpointStatistics } from './endpoints/EndpointStatistics';
+import { PeriodFields, usePeriod, type Changes, type StatisticsProps } from './PeriodFields';
 import { Ranking } from './Ranking';
-import {
-  everyOf,
-  GROUPS,
-  PERIODS,
-  maxGroups,
-  periodOf,
-  type Group,
-  type Period,
-  type StatisticsSearch
-} from './search';
+import { everyOf, GROUPS, maxGroups, type Group } from './search';
 import { HeatMap, OverTime, QueueWait } from './UsageCharts';
 
 const route = getRouteApi('/statistics');
@@ -40,16 +31,32 @@ export function StatisticsPage() {
     return <Skeleton active />;
   }
   const isAdmin = ADMINS.includes(me.role);
+  const shown = { search, change, isOwn: !isAdmin || search.view === 'own' };
   return (
     <>
       <Flex wrap gap="small" align="center" style={{ marginBottom: 12 }}>
         <Typography.Title level={1} className="bai-title">
           {t('pages.statistics')}
         </Typography.Title>
+        <Segmented<string>
+          value={search.about ?? 'resources'}
+          onChange={about => change({ about: about === 'endpoints' ? about : undefined })}
+          aria-label={t('statistics.about')}
+          options={['resources', 'endpoints'].map(value => ({
+            value,
+            label: t(`statistics.about-${value}`)
+          }))}
+        />
         {isAdmin && (
           <Segmented<string>
             value={search.view ?? 'all'}
-            onChange={view => change({ view: view === 'own' ? 'own' : undefined, by: undefined })}
+            onChange={view =>
+              change({
+                view: view === 'own' ? 'own' : undefined,
+                by: undefined,
+                group: undefined
+              })
+            }
             aria-label={t('statistics.view')}
             options={['all', 'own'].map(value => ({
               value,
@@ -58,24 +65,22 @@ export function StatisticsPage() {
           />
         )}
       </Flex>
-      <Budgets />
-      <Statistics search={search} change={change} isOwn={!isAdmin || search.view === 'own'} />
+      {search.about === 'endpoints' ? (
+        <EndpointStatistics {...shown} />
+      ) : (
+        <>
+          <Budgets />
+          <ResourceStatistics {...shown} />
+        </>
+      )}
     </>
   );
 }
 
-/** Changes of the state in the URL; undefined removes a value. */
-type Changes = { [K in keyof StatisticsSearch]?: StatisticsSearch[K] | undefined };
-
-interface StatisticsProps {
-  search: StatisticsSearch;
-  change: (changes: Changes) => void;
-  isOwn: boolean;
-}
-
-function Statistics({ search, change, isOwn }: StatisticsProps) {
+/** The usage of resources. */
+function ResourceStatistics({ search, change, isOwn }: StatisticsProps) {
   const { t } = useTranslation();
-  const period = useMemo(() => periodOf(search, new Date()), [search]);
+  const period = usePeriod(search);
   const groups = isOwn ? OWN_GROUPS : GROUPS;
   const by = groups.find(group => group === search.by) ?? groups[0] ?? 'project';
   const { since, until } = period;
@@ -87,28 +92,7 @@ function Statistics({ search, change, isOwn }: StatisticsProps) {
   const every = everyOf(period);
   return (
     <>
-      <Flex wrap gap="small" style={{ marginBottom: 16 }}>
-        <Segmented<Period>
-          value={search.since ? ('' as Period) : (search.period ?? '30d')}
-          onChange={value => change({ period: value, since: undefined, until: undefined })}
-          aria-label={t('usage.period')}
-          options={(Object.keys(PERIODS) as Period[]).map(value => ({
-            value,
-            label: t('statistics.days', { count: PERIODS[value] })
-          }))}
-        />
-        <DatePicker.RangePicker
-          value={search.since && search.until ? [dayjs(search.since), dayjs(search.until)] : null}
-          onChange={range =>
-            change({
-              since: range?.[0]?.format('YYYY-MM-DD'),
-              until: range?.[1]?.format('YYYY-MM-DD')
-            })
-          }
-          disabledDate={date => date.isAfter(dayjs()) || date.isBefore(dayjs().subtract(399, 'd'))}
-          aria-label={t('usage.period')}
-          style={{ maxWidth: 260 }}
-        />
+      <PeriodFields search={search} change={change}>
         {slot !== undefined && (
           <Select
             value={slot}
@@ -124,7 +108,7 @@ function Statistics({ search, change, isOwn }: StatisticsProps) {
         <CsvExport
           url={reportCsvUrl({ ...ranking, every }, maxGroups(period, every, slots.length))}
         />
-      </Flex>
+      </PeriodFields>
       {totals.error && <ErrorNotice error={totals.error} onRetry={() => void totals.refetch()} />}
       {!totals.data && !totals.error && <Skeleton active />}
       {totals.data && slots.length === 0 && (

@@ -1,10 +1,9 @@
-import { useMemo, type ReactNode } from 'react';
-import { Empty, Skeleton, Typography } from 'antd';
+import { useMemo } from 'react';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { LazyChart } from '../../components/chart/LazyChart';
-import { ErrorNotice } from '../../components/ErrorNotice';
-import { reportQuery, type UsageReport } from '../../data/usage/reports';
+import { reportQuery } from '../../data/usage/reports';
+import { ChartSection } from './ChartSection';
 import {
   heatMapOption,
   overTimeOption,
@@ -145,34 +144,5 @@ export function QueueWait({ period }: { period: ReportPeriod }) {
         label={t('statistics.waiting-label', { hour: busiest })}
       />
     </ChartSection>
-  );
-}
-
-interface ChartSectionProps {
-  title: string;
-  note?: string;
-  query: { data: UsageReport | undefined; error: Error | null; refetch: () => unknown };
-  isEmpty: boolean;
-  children: ReactNode;
-}
-
-function ChartSection({ title, note, query, isEmpty, children }: ChartSectionProps) {
-  const { t } = useTranslation();
-  const { data, error, refetch } = query;
-  return (
-    <section aria-label={title} style={{ marginBottom: 24 }}>
-      <Typography.Title level={2} style={{ fontSize: 16 }}>
-        {title}
-      </Typography.Title>
-      {note && <Typography.Paragraph type="secondary">{note}</Typography.Paragraph>}
-      {error && <ErrorNotice error={error} onRetry={() => void refetch()} />}
-      {!data && !error && <Skeleton active />}
-      {data &&
-        (isEmpty ? (
-          <Empty image={Empty.PRESENTED_IMAGE_SIMPLE} description={t('usage.none')} />
-        ) : (
-          children
-        ))}
-    </section>
   );
 }

@@ -1,4 +1,5 @@
 import { defined, textIn } from '../../components/list/listSearch';
+import type { EndpointUsageBy } from '../../data/usage/endpointReports';
 import type { By, Every } from '../../data/usage/reports';
 
 /** Selectable periods in days; each ends now. */
@@ -16,15 +17,28 @@ export const GROUPS = [
 ] as const satisfies readonly By[];
 export type Group = (typeof GROUPS)[number];
 
+export const ENDPOINT_GROUPS = [
+  'endpoint',
+  'token',
+  'user',
+  'project',
+  'domain'
+] as const satisfies readonly EndpointUsageBy[];
+export type EndpointGroup = (typeof ENDPOINT_GROUPS)[number];
+
 /** State of the page *Statistics* in the URL. */
 export interface StatisticsSearch {
   /** For administrators and monitors: `own` shows only the caller's usage. */
   view?: 'own';
+  /** The shown statistics: requests of endpoints; default: usage of resources. */
+  about?: 'endpoints';
   period?: Period;
   /** First and last day of a chosen period; they take precedence over `period`. */
   since?: string;
   until?: string;
   by?: Group;
+  /** Group of the requests of endpoints. */
+  group?: EndpointGroup;
   slot?: string;
 }
 
@@ -44,10 +58,12 @@ export function readStatisticsSearch(search: Record<string, unknown>): Statistic
   const isRange = since !== undefined && until !== undefined && since <= until;
   return defined({
     view: search['view'] === 'own' ? ('own' as const) : undefined,
+    about: search['about'] === 'endpoints' ? ('endpoints' as const) : undefined,
     period: period !== undefined && isPeriod(period) ? period : undefined,
     since: isRange ? since : undefined,
     until: isRange ? until : undefined,
     by: GROUPS.find(group => group === search['by']),
+    group: ENDPOINT_GROUPS.find(group => group === search['group']),
     slot: textIn(search['slot'])
   });
 }

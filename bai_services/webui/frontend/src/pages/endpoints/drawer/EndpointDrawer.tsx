@@ -16,6 +16,7 @@ import { Replicas } from './Replicas';
 import { Revisions } from './Revisions';
 import { Scaling } from './scaling/Scaling';
 import { Tokens } from './Tokens';
+import { Usage } from './Usage';
 
 const WIDTH = 860;
 
@@ -93,6 +94,7 @@ function EndpointTabs({ endpoint, search, onChange }: EndpointTabProps) {
     // Members of the project may not read the tokens and the actions.
     ...(isManager && {
       tokens: <Tokens endpoint={endpoint} search={search} onChange={onChange} />,
+      usage: <Usage endpoint={endpoint} search={search} onChange={onChange} />,
       log: <ActionLog endpoint={endpoint} search={search} onChange={onChange} />
     })
   };

@@ -11,7 +11,6 @@ import {
 import type { Item } from '../../../data/entities';
 import { useRights } from '../rights';
 import type { EndpointTabProps } from './EndpointDrawer';
-import { Usage } from './Usage';
 
 const DAYS = [7, 30, 90];
 
@@ -78,7 +77,6 @@ export function Tokens({ endpoint, search, onChange }: EndpointTabProps) {
           })
         }
       />
-      <Usage endpoint={endpoint.id} />
     </>
   );
 }

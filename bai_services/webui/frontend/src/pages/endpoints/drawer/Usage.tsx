@@ -1,8 +1,11 @@
 import { useState } from 'react';
-import i18next from 'i18next';
 import type { Entity } from '../../../components/entities/entity';
 import { EntityList } from '../../../components/entities/EntityList';
 import { REFRESH_MILLIS } from '../../../data/serving/endpoints';
+import { RequestsChart } from '../../statistics/endpoints/RequestsChart';
+import { tokenText } from '../../statistics/endpoints/tokenText';
+import { periodOf } from '../../statistics/search';
+import type { EndpointTabProps } from './EndpointDrawer';
 
 const usageOf = (key: string): Entity => ({
   name: 'endpoint-usage',
@@ -15,7 +18,7 @@ const usageOf = (key: string): Entity => ({
     {
       key: 'token',
       isSortable: true,
-      render: item => String(item['token']) || i18next.t('endpoint-usage.chat-page')
+      render: item => tokenText(String(item['token']))
     },
     { key: 'requests', isSortable: true },
     { key: 'input_tokens', isSortable: true },
@@ -29,16 +32,20 @@ const usageOf = (key: string): Entity => ({
   hasNoDetails: true
 });
 
-/** Requests and tokens by day and by the token of the client. */
-export function Usage({ endpoint }: { endpoint: string }) {
-  const [entity] = useState(() => usageOf(endpoint));
-  // The address of the page has the state of the list of tokens.
-  const [search, setSearch] = useState({});
+/** Requests and tokens of the last days, by day and by the token of the client. */
+export function Usage({ endpoint, search, onChange }: EndpointTabProps) {
+  const [entity] = useState(() => usageOf(endpoint.id));
+  const [{ since }] = useState(() => periodOf({}, new Date()));
   return (
-    <EntityList
-      entity={entity}
-      search={search}
-      onSearch={changes => setSearch({ ...search, ...changes })}
-    />
+    <>
+      <RequestsChart
+        request={{ since, every: 'day', by: 'total', endpoint: endpoint.id, isOwn: false }}
+      />
+      <EntityList
+        entity={entity}
+        search={search.list ?? {}}
+        onSearch={changes => onChange({ list: { ...search.list, ...changes } })}
+      />
+    </>
   );
 }
