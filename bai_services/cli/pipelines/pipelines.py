@@ -70,15 +70,26 @@ pipeline.add_command(trigger)
 @pipeline.command(epilog=example("bai pipeline create train.yaml"))
 @_file_argument
 @click.option("--project", metavar="NAME", help="Project in which the tasks run.")
+@click.option(
+    "--project-owned", is_flag=True, help="The pipeline belongs to the project; members may run it."
+)
 @click.option("--replace", is_flag=True, help="Change an existing pipeline with the same name.")
 @json_option
 @connected
 async def create(
-    connection: Connection, file: Path, *, project: str | None, replace: bool, as_json: bool
+    connection: Connection,
+    file: Path,
+    *,
+    project: str | None,
+    project_owned: bool,
+    replace: bool,
+    as_json: bool,
 ) -> None:
     """Create a pipeline from a YAML file."""
     text = _read(file)
-    body = {"definition": text} | ({"project": project} if project else {})
+    body: dict[str, Any] = {"definition": text} | ({"project": project} if project else {})
+    if project_owned:
+        body["is_project_owned"] = True
     if replace:
         check = await _checked(connection.client, text)
         try:

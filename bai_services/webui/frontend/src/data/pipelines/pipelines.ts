@@ -44,8 +44,11 @@ export const checkQuery = (definition: string) =>
     gcTime: 0
   });
 
-/** Save a definition to `pipeline`, or create a pipeline if it is undefined. */
-export function useSavePipeline(pipeline: Pipeline | undefined) {
+/**
+ * Save a definition to `pipeline`, or create a pipeline if it is undefined. `project`: name of the
+ * project that owns the new pipeline; empty: the user owns it.
+ */
+export function useSavePipeline(pipeline: Pipeline | undefined, project: string) {
   return useMutation({
     mutationFn: (definition: string) =>
       pipeline
@@ -55,7 +58,11 @@ export function useSavePipeline(pipeline: Pipeline | undefined) {
               body: { definition, version: pipeline.version }
             })
           )
-        : unwrap(api.POST('/pipelines', { body: { definition, project: null } })),
+        : unwrap(
+            api.POST('/pipelines', {
+              body: { definition, project: project || null, is_project_owned: project !== '' }
+            })
+          ),
     onSettled: refresh
   });
 }

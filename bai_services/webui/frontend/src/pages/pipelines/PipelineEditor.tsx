@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useRef, useState } from 'react';
 import type { EditorView } from '@codemirror/view';
-import { Alert, App, Button, Drawer, Flex, Popconfirm, Skeleton } from 'antd';
+import { Alert, App, Button, Drawer, Flex, Popconfirm, Select, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
@@ -101,13 +101,15 @@ function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
     return () => clearTimeout(timer);
   }, [text]);
   const check = useQuery({ ...checkQuery(checked), enabled: !isReadOnly });
-  const save = useSavePipeline(pipeline);
+  // Name of the project that owns a new pipeline; empty: the user owns it.
+  const [project, setProject] = useState('');
+  const save = useSavePipeline(pipeline, project);
   const remove = useDeletePipeline();
   const [tasks, setTasks] = useState<GraphTask[]>([]);
   if (check.data?.is_valid && check.data.tasks !== tasks) {
     setTasks(check.data.tasks);
   }
-  const isOwner = !pipeline || pipeline.owner_id === me?.id;
+  const canWrite = pipeline?.can_write ?? true;
   const isAdmin = me?.role === 'admin' || me?.role === 'superadmin';
   const submit = () =>
     save.mutate(text, {
@@ -121,7 +123,7 @@ function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
   return (
     <Flex vertical gap="small" style={{ height: '100%' }}>
       <Flex gap="small" wrap align="center">
-        {!isReadOnly && isOwner && (
+        {!isReadOnly && canWrite && (
           <Button
             type="primary"
             onClick={submit}
@@ -131,7 +133,22 @@ function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
             {t('pipelines.save')}
           </Button>
         )}
-        {pipeline && !isReadOnly && (isOwner || isAdmin) && (
+        {!pipeline && !isReadOnly && isAdmin && (
+          <Select
+            aria-label={t('pipelines.owner')}
+            value={project}
+            onChange={setProject}
+            style={{ minWidth: 200 }}
+            options={[
+              { value: '', label: t('pipelines.owner-me') },
+              ...me.projects.map(({ name }) => ({
+                value: name,
+                label: t('pipelines.owner-project', { name })
+              }))
+            ]}
+          />
+        )}
+        {pipeline && !isReadOnly && (canWrite || isAdmin) && (
           <Popconfirm
             title={t('pipelines.delete-question', { name: pipeline.name })}
             okText={t('pipelines.delete')}
@@ -153,7 +170,7 @@ function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
           <TextEditor
             name={FILE}
             text={first}
-            isReadOnly={isReadOnly || !isOwner}
+            isReadOnly={isReadOnly || !canWrite}
             editorRef={editor}
             onEdit={edited}
           />
