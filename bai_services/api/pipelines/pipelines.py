@@ -80,8 +80,8 @@ class Pipeline(ResponseModel):
 
 
 class PipelineTask(ResponseModel):
-    """``kind``: command, notebook, condition or approval. ``run_if``: success, any-success, failure
-    or always.
+    """``kind``: command, notebook, condition, approval or pipeline. ``run_if``: success,
+    any-success, failure or always.
     """
 
     name: str

@@ -89,7 +89,10 @@ async def test_members_see_the_runs_of_others_but_do_not_change_them(
 
 
 async def test_sessions_belong_to_the_starter(admin: Client, user: Client) -> None:
-    await admin.post("/pipelines", body_of("shared", "tasks:\n- {name: one, command: x}\n"))
+    await admin.post(
+        "/pipelines",
+        body_of("shared", "tasks:\n- {name: one, command: x, image: python}\n"),
+    )
     run = await user.post("/pipelines/shared/runs", {})
     shown = await user.get(f"/sessions/{await wait_for_session(user, run['id'], 'one')}")
     assert (shown["owner"], shown["project"]) == ("user", "vision")
