@@ -153,6 +153,7 @@ class Manager:
             setups=self.sessions.session_setups,
             options=self.sessions.options,
             folders=self.folders.vfolders,
+            files=self.folders.files,
             lifecycle=self.lifecycle,
             callers=self.accounts.callers,
             projects=self.accounts.projects,

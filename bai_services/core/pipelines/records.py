@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from ..folders.entries import FileType
 from .definition import ParameterType, RunIf, TaskKind, Value
 from .schedules import CatchUp
 from .states import RunStatus, TaskStatus
@@ -141,6 +142,32 @@ class PipelineRunDetail:
     run: PipelineRun
     definition: str
     task_runs: Sequence[PipelineTaskRun]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineArtifact:
+    """A declared output; ``path``: in the folder. ``type`` is None if it does not exist."""
+
+    task: str
+    path: str
+    type: FileType | None
+    size: int
+    modified_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineResults:
+    """The outputs and metrics of a run. ``folder``: id of the folder, None if it was removed.
+
+    ``directory``: directory of the run in the folder. ``metrics_problem``: why there are no
+    metrics, "" without a problem.
+    """
+
+    folder: str | None
+    directory: str
+    artifacts: Sequence[PipelineArtifact]
+    metrics: Mapping[str, float]
+    metrics_problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

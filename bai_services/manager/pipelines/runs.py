@@ -73,7 +73,7 @@ class PipelineRuns:
 
     async def get(self, caller: Caller, key: str) -> PipelineRunDetail:
         """Return a run with its definition and its task runs."""
-        row = await self._find(caller, key)
+        row = await self.find(caller, key)
         definition, plan, tasks = await self._store.detail(row.id)
         counts: dict[str, int] = {}
         for task in tasks:
@@ -178,7 +178,7 @@ class PipelineRuns:
         Conflict
             If the run has ended.
         """
-        row = await self._find(caller, key)
+        row = await self.find(caller, key)
         require_run(caller, "pipeline.manage", row)
 
         def decide(status: RunStatus, tasks: Sequence[TaskRow]) -> Decision:
@@ -202,7 +202,7 @@ class PipelineRuns:
         QuotaExceeded
             If the caller has too many runs that have not ended.
         """
-        row = await self._find(caller, key)
+        row = await self.find(caller, key)
         require_run(caller, "pipeline.write", row)
         _, plan, _ = await self._store.detail(row.id)
 
@@ -225,7 +225,7 @@ class PipelineRuns:
         Conflict
             If the task does not wait for an approval.
         """
-        row = await self._find(caller, key)
+        row = await self.find(caller, key)
         require_run(caller, "pipeline.manage", row)
         _, plan, _ = await self._store.detail(row.id)
         verb = "approve" if is_approved else "reject"
@@ -258,7 +258,7 @@ class PipelineRuns:
         await self._store.change(row, decide, self._clock(), entry, opens=opens)
         self._wake()
 
-    async def _find(self, caller: Caller, key: str) -> RunRow:
+    async def find(self, caller: Caller, key: str) -> RunRow:
         return await self._store.find("" if "\0" in key else key, reader_of(caller))
 
     def _entry(self, caller: Caller, verb: str, row: RunRow, **details: Any) -> AuditEntry:

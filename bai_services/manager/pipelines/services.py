@@ -15,6 +15,7 @@ from ..accounts.callers import Callers
 from ..accounts.keypair_secrets import KeypairSecrets
 from ..accounts.projects import Projects
 from ..context import ManagerContext
+from ..folders.files import Files
 from ..folders.vfolders import VFolders
 from ..scheduling.lease import Lease
 from ..sessions.lifecycle import Lifecycle
@@ -22,6 +23,7 @@ from ..sessions.requests.options import Options
 from ..sessions.sessions import Sessions
 from ..sessions.setups import SessionSetups
 from .pipelines import Pipelines
+from .results import PipelineRunResults
 from .runner import PipelineRunner
 from .runs import PipelineRuns
 from .schedule_runner import PipelineScheduleRunner
@@ -35,6 +37,7 @@ class PipelineServices:
 
     pipelines: Pipelines
     runs: PipelineRuns
+    results: PipelineRunResults
     schedules: PipelineSchedules
     triggers: PipelineTriggers
     runner: PipelineRunner
@@ -56,6 +59,7 @@ def pipeline_services(
     setups: SessionSetups,
     options: Options,
     folders: VFolders,
+    files: Files,
     lifecycle: Lifecycle,
     callers: Callers,
     projects: Projects,
@@ -81,6 +85,7 @@ def pipeline_services(
     return PipelineServices(
         pipelines=pipelines,
         runs=runs,
+        results=PipelineRunResults(runs, store, files),
         schedules=PipelineSchedules(context, schedules, pipelines),
         triggers=PipelineTriggers(
             context,

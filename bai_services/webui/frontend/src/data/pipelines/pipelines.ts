@@ -8,6 +8,7 @@ export type PipelineRun = Schemas['PipelineRun'];
 export type PipelineSchedule = Schemas['PipelineSchedule'];
 export type PipelineTrigger = Schemas['PipelineTrigger'];
 export type PipelineRunDetail = Schemas['PipelineRunDetail'];
+export type PipelineResults = Schemas['PipelineResults'];
 export type TaskRun = Schemas['PipelineTaskRun'];
 
 export const ENDED = ['succeeded', 'failed', 'cancelled'] as const;
@@ -35,6 +36,13 @@ export const runQuery = (key: string) =>
     queryFn: ({ signal }) => unwrap(api.GET('/pipeline-runs/{key}', { signal, ...at(key) })),
     refetchInterval: ({ state }) =>
       state.data && isEnded(state.data.run.status) ? false : REFRESH_MILLIS
+  });
+
+/** The outputs and metrics of a run. */
+export const resultsQuery = (key: string) =>
+  queryOptions({
+    queryKey: ['entities', '/pipeline-runs', key, 'results'],
+    queryFn: ({ signal }) => unwrap(api.GET('/pipeline-runs/{key}/results', { signal, ...at(key) }))
   });
 
 export const checkQuery = (definition: string) =>
