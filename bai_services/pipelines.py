@@ -103,6 +103,21 @@ class PipelineBuilder:
         compared = Condition(parameter, Operator(operator), value)
         return self.task(name, TaskKind.CONDITION, condition=compared, **options)
 
+    def sub_pipeline(
+        self,
+        name: str,
+        pipeline: str,
+        *,
+        parameters: Mapping[str, Value] | None = None,
+        **options: Any,
+    ) -> str:
+        """Add a task that runs the tasks of another pipeline; a parameter ``$NAME`` is that of
+        this pipeline.
+        """
+        return self.task(
+            name, TaskKind.PIPELINE, pipeline=pipeline, parameters=parameters, **options
+        )
+
     def task(
         self,
         name: str,
@@ -123,6 +138,8 @@ class PipelineBuilder:
         continue_on_failure: bool = False,
         skip: bool = False,
         cache: Cache | bool = False,
+        pipeline: str = "",
+        parameters: Mapping[str, Value] | None = None,
         **settings: Any,
     ) -> str:
         """Add a task; ``settings`` replace or complete those of the pipeline.
@@ -154,6 +171,8 @@ class PipelineBuilder:
             continue_on_failure=continue_on_failure,
             skip=skip,
             cache=cached,
+            pipeline=pipeline,
+            parameters=parameters,
         )
         self._definition = replace(self._definition, tasks=(*self._definition.tasks, added))
         return name

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from bai_services.core.accounts.roles import Visibility
+from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.pipelines.definition import PipelineDefinition, Task
 from bai_services.core.pipelines.states import (
@@ -36,7 +36,7 @@ from bai_services.core.pipelines.states import (
     advance,
     observe,
 )
-from bai_services.db.pipelines.definitions import PipelineStore
+from bai_services.db.pipelines.definitions import PipelineReader, PipelineStore
 from bai_services.db.pipelines.runs import PipelineRunStore, RunRow
 from bai_services.db.pipelines.steps import PipelineStepStore, SteppedRun
 from bai_services.db.pipelines.task_runs import Decision, TaskRow
@@ -122,7 +122,9 @@ async def _prepared(url: str, definition: PipelineDefinition, runs: int) -> list
             "created_at": NOW,
             "version": 1,
             "changed_at": NOW,
+            "scope": "user:u1",
             "owner_id": "u1",
+            "author_role": Role.USER,
             "project_id": "p1",
             "name": definition.name,
             "description": "",
@@ -133,10 +135,10 @@ async def _prepared(url: str, definition: PipelineDefinition, runs: int) -> list
         },
         entry,
     )
-    row = await store.find(pipeline_id, Visibility(), "u1")
+    row = await store.find(pipeline_id, PipelineReader("u1", Visibility(), frozenset()))
     ids = [str(uuid.uuid4()) for _ in range(runs)]
     for run_id in ids:
-        await run_store.create(row, run_id, Plan.of(definition, {}), NOW, entry)
+        await run_store.create(row, run_id, Plan.of(definition, {}), NOW, entry, owner_id="u1")
     await PipelineStepStore(world.database).start_waiting(NOW)
     await world.close()
     return ids

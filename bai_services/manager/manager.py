@@ -150,10 +150,13 @@ class Manager:
         self.pipelines = pipeline_services(
             context,
             sessions=self.sessions.sessions,
+            setups=self.sessions.session_setups,
             options=self.sessions.options,
             folders=self.folders.vfolders,
+            files=self.folders.files,
             lifecycle=self.lifecycle,
             callers=self.accounts.callers,
+            projects=self.accounts.projects,
             lease=self.scheduling.lease,
             encryption=KeypairSecrets(settings.key),
             require_writable=self.read_only.require_writable,

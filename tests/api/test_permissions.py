@@ -825,6 +825,7 @@ TABLE = [
     Row("POST /pipelines/{pipeline}/runs", "403 403 404 ok 404 404 404 403 403", {}),
     Row("GET /pipeline-runs", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /pipeline-runs/{pipeline_run}", "ok ok 404 ok 404 404 404 403 403"),
+    Row("GET /pipeline-runs/{pipeline_run}/results", "ok ok 404 ok 404 404 404 403 403"),
     Row("DELETE /pipeline-runs/{pipeline_run}", "ok ok 404 ok 404 404 404 403 403"),
     Row(
         "POST /pipeline-runs/{cancelled_run}/resumption",

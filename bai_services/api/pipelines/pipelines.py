@@ -23,11 +23,13 @@ ParameterValue = str | int | float | bool | list[str | int | float | bool]
 
 class NewPipeline(Body):
     """``definition``: YAML; see ``GET /pipeline-schema``. ``project``: where the sessions of tasks
-    run; default is the only project, else the one named default.
+    run; default is the only project, else the one named default. ``is_project_owned``: the
+    pipeline belongs to ``project``, whose members may run it.
     """
 
     definition: DefinitionText
     project: ShortText | None = None
+    is_project_owned: bool = False
 
 
 class PipelineChange(Body):
@@ -52,7 +54,8 @@ class PipelineParameter(ResponseModel):
 
 class Pipeline(ResponseModel):
     """``definition`` is empty in lists. ``folder``: id of the folder that tasks mount at
-    ``/pipeline``; null if it was removed.
+    ``/pipeline``; null if it was removed. ``owner``: null if the pipeline belongs to its project.
+    ``can_write``: the reader may change the pipeline.
     """
 
     id: str
@@ -64,8 +67,9 @@ class Pipeline(ResponseModel):
     domain: str
     project: str
     project_id: str
-    owner: str
-    owner_id: str
+    owner: str | None
+    owner_id: str | None
+    can_write: bool
     folder: str | None
     definition: str
     tasks: int
@@ -76,8 +80,8 @@ class Pipeline(ResponseModel):
 
 
 class PipelineTask(ResponseModel):
-    """``kind``: command, notebook, condition or approval. ``run_if``: success, any-success, failure
-    or always.
+    """``kind``: command, notebook, condition, approval or pipeline. ``run_if``: success,
+    any-success, failure or always.
     """
 
     name: str

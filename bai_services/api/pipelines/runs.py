@@ -90,6 +90,31 @@ class PipelineRunDetail(ResponseModel):
     task_runs: list[PipelineTaskRun]
 
 
+class PipelineArtifact(ResponseModel):
+    """A declared output. ``path``: in the folder. ``type``: file, directory, link or other; null if
+    the output does not exist.
+    """
+
+    task: str
+    path: str
+    type: str | None
+    size: int
+    modified_at: datetime | None
+
+
+class PipelineResults(ResponseModel):
+    """``folder``: id, null if it was removed. ``directory``: directory of the run in the folder.
+    ``metrics``: numbers of ``metrics.json`` in this directory. ``metrics_problem``: why the file
+    cannot be read.
+    """
+
+    folder: str | None
+    directory: str
+    artifacts: list[PipelineArtifact]
+    metrics: dict[str, float]
+    metrics_problem: str
+
+
 class RunsOfPipelineHandler(APIHandler):
     @operation(
         "Run a pipeline",
@@ -116,6 +141,14 @@ class RunHandler(APIHandler):
     @operation("Cancel a run; the sessions of its tasks end", tag=_TAG, returns=PipelineRun)
     async def delete(self, key: str) -> records.PipelineRun:
         return await self.manager.pipelines.runs.cancel(self.caller, key)
+
+
+class ResultsHandler(APIHandler):
+    @operation(
+        "Read the outputs and metrics of a run from its folder", tag=_TAG, returns=PipelineResults
+    )
+    async def get(self, key: str) -> records.PipelineResults:
+        return await self.manager.pipelines.results.get(self.caller, key)
 
 
 class ResumptionHandler(APIHandler):
@@ -148,6 +181,7 @@ ROUTES = [
     (ONE_PIPELINE + "/runs", RunsOfPipelineHandler),
     ("/pipeline-runs", RunsHandler),
     (_ONE, RunHandler),
+    (_ONE + "/results", ResultsHandler),
     (_ONE + "/resumption", ResumptionHandler),
     (_ONE + r"/tasks/(?P<task>[^/]+)/approval", AnswerHandler),
 ]

@@ -37,7 +37,9 @@ _RUN_COLUMNS = (
     "id", "pipeline", "status", "progress", "cause", "created_at", "started_at", "ended_at",
 )  # fmt: skip
 _TASK_COLUMNS = ("task", "item", "status", "attempt", "needs", "started_at", "ended_at", "message")
+_ARTIFACT_COLUMNS = ("task", "path", "type", "size", "modified_at")
 _POLL_SECONDS = 1.0
+MAX_COMPARED = 50
 _COLOURS = {
     TaskStatus.SUCCEEDED: "green",
     TaskStatus.BYPASSED: "green",
@@ -70,15 +72,26 @@ pipeline.add_command(trigger)
 @pipeline.command(epilog=example("bai pipeline create train.yaml"))
 @_file_argument
 @click.option("--project", metavar="NAME", help="Project in which the tasks run.")
+@click.option(
+    "--project-owned", is_flag=True, help="The pipeline belongs to the project; members may run it."
+)
 @click.option("--replace", is_flag=True, help="Change an existing pipeline with the same name.")
 @json_option
 @connected
 async def create(
-    connection: Connection, file: Path, *, project: str | None, replace: bool, as_json: bool
+    connection: Connection,
+    file: Path,
+    *,
+    project: str | None,
+    project_owned: bool,
+    replace: bool,
+    as_json: bool,
 ) -> None:
     """Create a pipeline from a YAML file."""
     text = _read(file)
-    body = {"definition": text} | ({"project": project} if project else {})
+    body: dict[str, Any] = {"definition": text} | ({"project": project} if project else {})
+    if project_owned:
+        body["is_project_owned"] = True
     if replace:
         check = await _checked(connection.client, text)
         try:
@@ -266,6 +279,54 @@ async def logs(
         output.print_json(response)
     else:
         output.print_log(response["log"])
+
+
+@pipeline.command(epilog=example("bai pipeline artifacts 3f6a…"))
+@click.argument("run_id", metavar="RUN")
+@json_option
+@connected
+async def artifacts(connection: Connection, run_id: str, *, as_json: bool) -> None:
+    """List the declared outputs of a run, and its metrics.
+
+    `bai vfolder download` downloads a file from the folder.
+    """
+    found = await connection.client.get(f"{_run_path(run_id)}/results")
+    if as_json:
+        output.print_json(found)
+        return
+    output.print_table(found["artifacts"], _ARTIFACT_COLUMNS, empty="no outputs")
+    if found["metrics"] or found["metrics_problem"]:
+        problem = {"problem": found["metrics_problem"]} if found["metrics_problem"] else {}
+        output.print_fields({**found["metrics"], **problem}, as_json=False)
+
+
+@pipeline.command(epilog=example("bai pipeline compare 3f6a… 81c0…"))
+@click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
+@json_option
+@connected
+async def compare(connection: Connection, run_ids: tuple[str, ...], *, as_json: bool) -> None:
+    """Compare runs by their parameters and metrics."""
+    if len(run_ids) > MAX_COMPARED:
+        raise click.UsageError(f"at most {MAX_COMPARED} runs can be compared")
+    rows = []
+    for run_id in run_ids:
+        run_ = (await connection.client.get(_run_path(run_id)))["run"]
+        results = await connection.client.get(f"{_run_path(run_id)}/results")
+        rows.append({**run_, "metrics": results["metrics"]})
+    if as_json:
+        output.print_json(rows)
+        return
+    names = sorted({name for row in rows for name in row["parameters"]})
+    metrics = sorted({name for row in rows for name in row["metrics"]})
+    shown = [
+        {
+            **{name: row[name] for name in ("id", "status")},
+            **{name: row["parameters"].get(name) for name in names},
+            **{f"metric {name}": row["metrics"].get(name) for name in metrics},
+        }
+        for row in rows
+    ]
+    output.print_table(shown, tuple(shown[0]))
 
 
 @pipeline.command(epilog=example("bai pipeline cancel 3f6a…"))

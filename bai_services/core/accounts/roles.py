@@ -225,6 +225,10 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "pipeline.write": {**_reaches(R.OWN, R.OWN, R.NONE), Role.SUPERADMIN: R.OWN},
     # Cancel runs, decide approvals, and delete pipelines.
     "pipeline.manage": _reaches(R.OWN, R.DOMAIN, R.NONE),
+    # Pipelines that belong to a project: members see and run them; administrators define them.
+    "project-pipeline.read": _reaches(R.PROJECT, R.DOMAIN, R.PROJECT),
+    "project-pipeline.run": {**_reaches(R.PROJECT, R.PROJECT, R.NONE), Role.SUPERADMIN: R.PROJECT},
+    "project-pipeline.write": _DOMAIN_WRITES,
     # Imports of repositories, archives and files into folders run with the owner's permissions.
     "folder-import.read": _OWN_READS,
     "folder-import.create": {**_reaches(R.OWN, R.OWN, R.NONE), Role.SUPERADMIN: R.OWN},

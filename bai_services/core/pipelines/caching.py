@@ -49,7 +49,7 @@ def lookup(task: Task, cache: Cache, values: Mapping[str, Any], root: str) -> st
     files = [f"{root}/{path}" for path in (*cache.files, *filter(None, [task.notebook]))]
     return f"""\
 {_FUNCTIONS}
-_bai_cache={root}/cache/{task.name}
+_bai_cache={root}/cache/{task.name.replace("/", ".")}
 _bai_key=
 if command -v sha256sum > /dev/null; then
   _bai_key=$({{ echo "{digest} $BAI_IMAGE"; _bai_hash {_words(task.inputs, files)}; }} |

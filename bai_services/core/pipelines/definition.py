@@ -31,6 +31,7 @@ class TaskKind(StrEnum):
     NOTEBOOK = "notebook"  # run by papermill
     CONDITION = "condition"  # compares a parameter; needs no session
     APPROVAL = "approval"  # waits for a user; needs no session
+    PIPELINE = "pipeline"  # runs the tasks of another pipeline; needs no session of its own
 
 
 SESSION_KINDS = frozenset({TaskKind.COMMAND, TaskKind.NOTEBOOK})
@@ -103,11 +104,26 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """The condition under which the tasks of a sub-pipeline may run: ``needs`` and ``run_if`` of
+    the task that contains them.
+    """
+
+    needs: Sequence[str]
+    run_if: RunIf
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """A task; ``settings`` are session request fields that replace the pipeline's defaults.
 
     ``inputs`` must exist before the command, ``outputs`` after it; both are paths in the run's
     directory. ``skip``: the task does nothing and counts as succeeded.
+
+    ``pipeline``: name or id of a sub-pipeline, and ``parameters`` its parameters; a value ``$NAME``
+    is that of the parameter NAME. In a run, the tasks of sub-pipelines are part of the definition:
+    ``parameters`` are those of the sub-pipeline, and ``entries`` belong to the tasks that contain
+    it, the outermost first. ``None``: the task has the parameters of the run.
     """
 
     name: str
@@ -128,6 +144,9 @@ class Task:
     continue_on_failure: bool = False
     skip: bool = False
     cache: Cache | None = None
+    pipeline: str = ""
+    parameters: Mapping[str, Value] | None = None
+    entries: Sequence[Entry] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,5 +197,8 @@ def _task(stored: Mapping[str, Any]) -> Task:
             "condition": condition,
             "for_each": None if for_each is None else ForEach(**for_each),
             "cache": None if cache is None else Cache(**cache),
+            "entries": tuple(
+                Entry(each["needs"], RunIf(each["run_if"])) for each in stored.get("entries", ())
+            ),
         }
     )

@@ -21,6 +21,7 @@ from .definition import (
     ParameterType,
     PipelineDefinition,
     Task,
+    TaskKind,
     Value,
 )
 
@@ -55,12 +56,29 @@ def resolve(definition: PipelineDefinition, given: Mapping[str, Any]) -> dict[st
             raise InvalidRequest(f"the parameter {name} needs a value", field="parameters")
         values[name] = checked_value(name, parameter.type, value)
     check_size(values.values())
+    check_count(definition, values)
+    return values
+
+
+def check_count(definition: PipelineDefinition, values: Mapping[str, Value]) -> None:
+    """Check the number of task runs of a run.
+
+    Raises
+    ------
+    InvalidRequest
+        If the maps expand to more than ``MAX_TASKS`` task runs.
+    """
     count = sum(_count(task, values) for task in definition.tasks)
     if count > MAX_TASKS:
         raise InvalidRequest(
             f"the run would have {count} tasks; at most {MAX_TASKS} are allowed", field="parameters"
         )
-    return values
+
+
+def values_of(task: Task, values: Mapping[str, Value]) -> Mapping[str, Value]:
+    """Return the parameters of a task; ``values`` are those of the run."""
+    is_own = task.parameters is not None and task.kind is not TaskKind.PIPELINE
+    return task.parameters if is_own and task.parameters is not None else values
 
 
 def check_size(values: Iterable[Value]) -> None:
@@ -84,6 +102,7 @@ def _count(task: Task, values: Mapping[str, Value]) -> int:
     if task.for_each is None:
         return 1
     name = task.for_each.parameter
+    values = values_of(task, values)
     items: Any = values[name] if name else task.for_each.values
     return max(len(items), 1)
 
@@ -193,7 +212,7 @@ def comparable(parameter: Parameter, comparison: Operator, value: Any) -> Value:
 
 
 def is_met(condition: Condition, values: Mapping[str, Value]) -> bool:
-    """Return whether a condition is true for the parameters of a run."""
+    """Return whether a condition is true for the parameters of a task."""
     actual: Any = values[condition.parameter]
     if condition.operator is Operator.CONTAINS:
         texts = actual if isinstance(actual, str) else [variable(item) for item in actual]
@@ -206,13 +225,31 @@ def is_met(condition: Condition, values: Mapping[str, Value]) -> bool:
 
 
 def items_of(task: Task, values: Mapping[str, Value]) -> list[str] | None:
-    """Return the values over which a task is mapped; None for a task without a map."""
+    """Return the values over which a task is mapped; None for a task without a map.
+
+    ``values``: the parameters of the run.
+    """
     if task.for_each is None:
         return None
     if not task.for_each.parameter:
         return list(task.for_each.values)
-    items: Any = values[task.for_each.parameter]
+    items: Any = values_of(task, values)[task.for_each.parameter]
     return [variable(item) for item in items]
+
+
+def reference_of(value: Value) -> str | None:
+    """Return NAME if a parameter of a sub-pipeline has the value ``$NAME``; ``$$`` is a dollar."""
+    if isinstance(value, str) and value.startswith("$") and not value.startswith("$$"):
+        return value[1:]
+    return None
+
+
+def given_value(value: Value, values: Mapping[str, Value]) -> Value:
+    """Return a parameter of a sub-pipeline; ``values`` belong to the pipeline that contains it."""
+    source = reference_of(value)
+    if source is not None:
+        return values[source]
+    return value[1:] if isinstance(value, str) and value.startswith("$$") else value
 
 
 def variable(value: Value) -> str:

@@ -34,6 +34,7 @@ from .definition import (
     MAX_RETRIES,
     MAX_TASKS,
     MAX_VALUE,
+    SESSION_KINDS,
     VERSION,
     Cache,
     Condition,
@@ -47,7 +48,7 @@ from .definition import (
     TaskKind,
     Value,
 )
-from .parameters import check_size, checked_value, comparable
+from .parameters import check_size, checked_value, comparable, reference_of
 
 MAX_BYTES = 1024 * 1024
 MAX_NODES = 100_000
@@ -228,6 +229,9 @@ def _settings(section: Section) -> dict[str, Any]:
     line = section.line_of("environ")
     if environ := _map(section, "environ", MAX_ENVIRON):
         settings["environ"] = _checked(line, lambda: check_environ(environ))
+    line = section.line_of("secrets")
+    if secrets := _secrets(section):
+        settings["secrets"] = _checked(line, lambda: _checked_secrets(secrets))
     line = section.line_of("mounts")
     if mounts := _texts(section, "mounts", MAX_MOUNTS):
         settings["mounts"] = [_mount(line, text) for text in mounts]
@@ -238,6 +242,18 @@ def _settings(section: Section) -> dict[str, Any]:
     if "priority" in section.nodes:
         settings["priority"] = section.take_whole("priority", 0, 0, MAX_PRIORITY)
     return settings
+
+
+def _secrets(section: Section) -> dict[str, str]:
+    """Take ``secrets``: a list of names, or a map of variables to names of secrets."""
+    if "secrets" in section.nodes and isinstance(section.nodes["secrets"][1], yaml.SequenceNode):
+        return {name: name for name in _texts(section, "secrets", MAX_ENVIRON)}
+    return _map(section, "secrets", MAX_ENVIRON)
+
+
+def _checked_secrets(secrets: dict[str, str]) -> dict[str, str]:
+    check_environ(dict.fromkeys([*secrets, *secrets.values()], ""))
+    return secrets
 
 
 def _mount(line: int, text: str) -> dict[str, str]:
@@ -260,6 +276,7 @@ def _task(section: Section, parameters: dict[str, Parameter]) -> Task:
             section.line, "the name of a task must have 1 to 40 letters, digits, _ and -"
         )
     kind = _choice(section, "kind", TaskKind, TaskKind.COMMAND)
+    given_line, given = section.line_of("parameters"), _given(section, parameters)
     command_line = section.line_of("command")
     task = Task(
         name=name,
@@ -282,10 +299,32 @@ def _task(section: Section, parameters: dict[str, Parameter]) -> Task:
         continue_on_failure=section.take_bool("continue_on_failure"),
         skip=section.take_bool("skip"),
         cache=_cache(section, parameters),
+        pipeline=section.take_text("pipeline", 64),
+        parameters=given,
     )
     section.finish()
     _check_kind(task, section.line, command_line)
+    if given is not None and kind is not TaskKind.PIPELINE:
+        raise _problem(given_line, f"task {name} of kind {kind} cannot have parameters")
     return task
+
+
+def _given(section: Section, parameters: dict[str, Parameter]) -> dict[str, Value] | None:
+    """Take the parameters of a sub-pipeline; a text ``$NAME`` names a parameter."""
+    line, inner = section.line_of("parameters"), section.take_section("parameters")
+    if inner is None:
+        return None
+    if len(inner.nodes) > MAX_PARAMETERS:
+        raise _problem(line, f"parameters has more than {MAX_PARAMETERS} entries")
+    found: dict[str, Value] = {}
+    for name in list(inner.nodes):
+        line, value = inner.line_of(name), _value(inner, name)
+        if value is None or _PARAMETER_NAME.fullmatch(name) is None:
+            raise _problem(line, f"{shown(name)!r} is not the name of a parameter with a value")
+        if (source := reference_of(value)) is not None:
+            _known(line, source, parameters)
+        found[name] = value
+    return found
 
 
 def _check_kind(task: Task, line: int, command_line: int) -> None:
@@ -294,6 +333,7 @@ def _check_kind(task: Task, line: int, command_line: int) -> None:
         TaskKind.COMMAND: bool(task.command.strip()),
         TaskKind.NOTEBOOK: bool(task.notebook),
         TaskKind.CONDITION: task.condition is not None,
+        TaskKind.PIPELINE: bool(task.pipeline),
     }
     for kind, is_given in fields.items():
         if task.kind is kind and not is_given:
@@ -303,7 +343,9 @@ def _check_kind(task: Task, line: int, command_line: int) -> None:
                 command_line if kind is TaskKind.COMMAND else line,
                 f"task {task.name} of kind {task.kind} cannot have {kind}",
             )
-    if task.kind in (TaskKind.CONDITION, TaskKind.APPROVAL):
+    if task.kind is TaskKind.PIPELINE and task.continue_on_failure:
+        raise _problem(line, f"task {task.name} of kind pipeline cannot have continue_on_failure")
+    if task.kind not in SESSION_KINDS:
         runs = task.for_each or task.settings or task.inputs or task.outputs or task.retries
         if runs or task.timeout_seconds or task.cache:
             raise _problem(

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from ..folders.entries import FileType
 from .definition import ParameterType, RunIf, TaskKind, Value
 from .schedules import CatchUp
 from .states import RunStatus, TaskStatus
 
-MAX_PIPELINES_PER_USER = 200
+# Maximum number of pipelines of a user or a project.
+MAX_PIPELINES_PER_SCOPE = 200
 # Maximum number of stored versions of a definition, and of versions per page; each may have 1 MiB.
 MAX_VERSIONS = 100
 MAX_VERSIONS_PER_PAGE = 10
@@ -36,7 +38,8 @@ class PipelineParameter:
 class Pipeline:
     """A pipeline. ``version`` counts the changes. ``definition`` is the YAML text, "" in lists.
     ``folder``: id of the folder that tasks mount at ``/pipeline``, None if the folder was removed.
-    ``last_run_status``: None before the first run.
+    ``last_run_status``: None before the first run. A pipeline without an owner belongs to its
+    project; ``can_write``: the reader may change it.
     """
 
     id: str
@@ -48,8 +51,9 @@ class Pipeline:
     domain: str
     project: str
     project_id: str
-    owner: str
-    owner_id: str
+    owner: str | None
+    owner_id: str | None
+    can_write: bool
     folder: str | None
     definition: str
     tasks: int
@@ -86,7 +90,8 @@ class PipelineRun:
     """A run: a frozen copy of the definition with its parameters.
 
     ``tasks``: number of task runs; ``tasks_by_status``: the same by status. ``cause``: the schedule
-    or trigger that has created the run, "" if a user has created it.
+    or trigger that has created the run, "" if a user has created it. ``owner``: the user who has
+    started the run.
     """
 
     id: str
@@ -137,6 +142,32 @@ class PipelineRunDetail:
     run: PipelineRun
     definition: str
     task_runs: Sequence[PipelineTaskRun]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineArtifact:
+    """A declared output; ``path``: in the folder. ``type`` is None if it does not exist."""
+
+    task: str
+    path: str
+    type: FileType | None
+    size: int
+    modified_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineResults:
+    """The outputs and metrics of a run. ``folder``: id of the folder, None if it was removed.
+
+    ``directory``: directory of the run in the folder. ``metrics_problem``: why there are no
+    metrics, "" without a problem.
+    """
+
+    folder: str | None
+    directory: str
+    artifacts: Sequence[PipelineArtifact]
+    metrics: Mapping[str, float]
+    metrics_problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,10 @@ from ..folders.vfolders import Permission
 from ..sessions.lifecycle import SessionType
 from .caching import lookup, storing
 from .definition import Cache, Task, TaskKind, Value
-from .parameters import items_of, variable
+from .parameters import items_of, values_of, variable
+from .settings import merged
 from .states import Plan, TaskRun
+from .subpipelines import SEPARATOR
 
 MOUNT_PATH = "/pipeline"
 PARAMETER_PREFIX = "PARAM_"
@@ -39,28 +41,38 @@ def session_id_of(run_id: str, run: TaskRun) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{run_id}/{run.task}/{run.index}/{run.attempt}"))
 
 
-def session_request(plan: Plan, run: TaskRun, context: RunContext) -> dict[str, Any]:
-    """Return the request for the session of an attempt."""
+def session_request(
+    plan: Plan, run: TaskRun, context: RunContext, secrets: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the request for the session of an attempt; ``secrets`` are the values by name."""
     task = plan.tasks[run.task]
-    settings = {**plan.definition.settings, **task.settings}
-    # Settings that are maps are merged; mounts are added to the default mounts.
-    for name in ("environ", "resources"):
-        settings[name] = {**plan.definition.settings.get(name, {}), **task.settings.get(name, {})}
+    settings = merged(plan.definition.settings, task.settings)
+    own_secrets = settings.pop("secrets", {})
+    environ = settings.get("environ", {})
     folder = {"vfolder": context.folder, "path": MOUNT_PATH, "permission": Permission.RW}
-    own = {mount["vfolder"]: mount for mount in task.settings.get("mounts", ())}
-    shared = {mount["vfolder"]: mount for mount in plan.definition.settings.get("mounts", ())}
     session_id = session_id_of(context.run_id, run)
     pipeline = context.pipeline[:_PIPELINE_CHARACTERS].rstrip("-.")
-    return {
+    short = run.task.replace(SEPARATOR, "-")
+    request = {
         **settings,
-        "name": f"{pipeline}-{run.task[:_TASK_CHARACTERS]}-{session_id[:_ID_CHARACTERS]}",
+        "name": f"{pipeline}-{short[:_TASK_CHARACTERS]}-{session_id[:_ID_CHARACTERS]}",
         "project": context.project_id,
         "type": SessionType.BATCH,
-        "mounts": [folder, *{**shared, **own}.values()],
-        "environ": {**settings["environ"], **_environ(plan, task, run, context)},
-        "startup_command": _command(plan, task, run, settings["environ"]),
+        "mounts": [folder, *settings.get("mounts", ())],
+        "environ": {**environ, **_environ(plan, task, run, context)},
+        "startup_command": _command(plan, task, run, environ),
         "batch_timeout": task.timeout_seconds,
     }
+    if own_secrets:
+        request["environ"] |= {name: secrets[own_secrets[name]] for name in own_secrets}
+        request["secret_environ"] = sorted(own_secrets)
+    return request
+
+
+def secrets_of(plan: Plan, run: TaskRun) -> list[str]:
+    """Return the names of the secrets that a task needs."""
+    settings = merged(plan.definition.settings, plan.tasks[run.task].settings)
+    return sorted(set(settings.get("secrets", {}).values()))
 
 
 def _environ(plan: Plan, task: Task, run: TaskRun, context: RunContext) -> dict[str, str]:
@@ -69,13 +81,28 @@ def _environ(plan: Plan, task: Task, run: TaskRun, context: RunContext) -> dict[
         "PIPELINE_RUN": context.run_id,
         "PIPELINE_TASK": task.name,
         "PIPELINE_ATTEMPT": str(run.attempt),
-        "PIPELINE_DIRECTORY": f"{MOUNT_PATH}/runs/{context.run_id}",
+        "PIPELINE_DIRECTORY": f"{MOUNT_PATH}/{directory_of(context.run_id, task)}",
+        "PIPELINE_RUN_DIRECTORY": f"{MOUNT_PATH}/{run_directory(context.run_id)}",
     }
     items = items_of(task, plan.parameters)
     if items is not None:
         environ |= {"PIPELINE_ITEM": items[run.index], "PIPELINE_ITEM_INDEX": str(run.index)}
-    parameters = plan.parameters.items()
-    return environ | {f"{PARAMETER_PREFIX}{name.upper()}": variable(v) for name, v in parameters}
+    values = values_of(task, plan.parameters).items()
+    return environ | {f"{PARAMETER_PREFIX}{name.upper()}": variable(v) for name, v in values}
+
+
+def run_directory(run_id: str) -> str:
+    """Return the path of a run in the folder of its pipeline."""
+    return f"runs/{run_id}"
+
+
+def directory_of(run_id: str, task: Task) -> str:
+    """Return the path, in the folder of the pipeline, in which a task starts.
+
+    The tasks of a sub-pipeline have a directory of their own.
+    """
+    outer = task.name.rpartition(SEPARATOR)[0]
+    return f"{run_directory(run_id)}/{outer}" if outer else run_directory(run_id)
 
 
 def _command(plan: Plan, task: Task, run: TaskRun, environ: Mapping[str, str]) -> str:
@@ -97,10 +124,11 @@ def _command(plan: Plan, task: Task, run: TaskRun, environ: Mapping[str, str]) -
 
 def _cached_values(plan: Plan, task: Task, cache: Cache, run: TaskRun) -> dict[str, Any]:
     """Return what a cached command gets: parameters, and its value of ``for_each``."""
-    names = plan.parameters if cache.parameters is None else cache.parameters
+    values = values_of(task, plan.parameters)
+    names = values if cache.parameters is None else cache.parameters
     items = items_of(task, plan.parameters)
     return {
-        "parameters": {name: plan.parameters[name] for name in names},
+        "parameters": {name: values[name] for name in names},
         "item": None if items is None else items[run.index],
     }
 
@@ -112,9 +140,10 @@ def _check(kind: str, path: str) -> str:
 
 def _papermill(plan: Plan, task: Task, run: TaskRun) -> str:
     source = shlex.quote(f"{MOUNT_PATH}/{task.notebook}")
-    result = f"{task.name}-{run.index}.ipynb" if task.for_each else f"{task.name}.ipynb"
-    values: Mapping[str, Value] = plan.parameters
-    items = items_of(task, values)
+    name = task.name.rpartition(SEPARATOR)[2]
+    result = f"{name}-{run.index}.ipynb" if task.for_each else f"{name}.ipynb"
+    values: Mapping[str, Value] = values_of(task, plan.parameters)
+    items = items_of(task, plan.parameters)
     if items is not None:
         values = {**values, "item": items[run.index], "item_index": run.index}
     given = shlex.quote(json.dumps(dict(values)))

@@ -56,6 +56,7 @@ _SETTINGS: dict[str, Any] = {
     "shared_memory": _TEXT,
     "resources": _MAP,
     "environ": _MAP,
+    "secrets": {"anyOf": [_TEXTS, {"type": "object", "additionalProperties": _TEXT}]},
     "mounts": {**_TEXTS, "examples": [["data:/home/work/data:ro"]]},
     "cluster_size": _whole(1, MAX_CLUSTER_SIZE),
     "cluster_mode": _choice(Mode),
@@ -73,6 +74,8 @@ _TASK = _object(
             "parameter",
             "value",
         ),
+        "pipeline": _TEXT,
+        "parameters": {"type": "object", "additionalProperties": _VALUE},
         "needs": {"type": "array", "items": _TEXT, "maxItems": MAX_TASKS},
         "run_if": _choice(RunIf),
         "for_each": _object(

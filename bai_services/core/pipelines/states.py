@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from ..errors import Conflict
 from .definition import PipelineDefinition, RunIf, Task, TaskKind, Value
-from .parameters import is_met, items_of
+from .parameters import is_met, items_of, values_of
 
 MAX_RETRY_DELAY_SECONDS = 86400
 
@@ -166,8 +166,7 @@ def advance(plan: Plan, runs: Sequence[TaskRun], status: RunStatus, now: datetim
         room = plan.definition.max_parallel_tasks - active
         results: dict[str, _Result] = {}
         for task in plan.definition.tasks:
-            needs = [results[name] for name in task.needs]
-            after = _advanced(plan, task, by_task[task.name], needs, room, now)
+            after = _advanced(plan, task, by_task[task.name], results, room, now)
             changed.extend(after)
             room -= sum(run.status in ACTIVE for run in after)
             replaced = {run.index: run for run in after}
@@ -202,26 +201,35 @@ def _advanced(
     plan: Plan,
     task: Task,
     runs: Sequence[TaskRun],
-    needs: Sequence[_Result],
+    results: Mapping[str, _Result],
     room: int,
     now: datetime,
 ) -> list[TaskRun]:
-    """Return the task runs of a task that change now."""
+    """Return the task runs of a task that change now; ``results`` are those of earlier tasks."""
     due = [run for run in runs if run.status is S.RETRYING and run.retry_at and run.retry_at <= now]
     waiting = [run for run in runs if run.status is S.WAITING]
     if not due and not waiting:
         return []
-    status = _status_for(task.run_if, needs)
+    needs = [results[name] for name in task.needs]
+    status = _status_for_entries(task, results)
+    if status is S.QUEUED:
+        status = _own_status(task, needs)
     if status is S.WAITING:
         return []
     if status is not S.QUEUED:
+        return [replace(run, status=status) for run in waiting]
+    if task.kind is TaskKind.PIPELINE:
+        # Its needs are the tasks of the sub-pipeline. Skipped branches are part of a success.
+        is_skipped = bool(needs) and set(needs) == {_Result.SKIPPED}
+        status = S.SKIPPED if is_skipped else S.SUCCEEDED
         return [replace(run, status=status) for run in waiting]
     if task.skip:
         return [replace(run, status=S.BYPASSED) for run in waiting]
     if task.kind is TaskKind.APPROVAL:
         return [replace(run, status=S.APPROVAL) for run in waiting]
     if task.condition is not None:
-        status = S.SUCCEEDED if is_met(task.condition, plan.parameters) else S.SKIPPED
+        is_true = is_met(task.condition, values_of(task, plan.parameters))
+        status = S.SUCCEEDED if is_true else S.SKIPPED
         return [replace(run, status=status) for run in waiting]
     if task.for_each is not None and task.for_each.max_parallel:
         active = sum(run.status in ACTIVE for run in runs)
@@ -230,6 +238,24 @@ def _advanced(
         replace(run, status=S.QUEUED, attempt=run.attempt + 1, retry_at=None, message="")
         for run in (due + waiting)[: max(room, 0)]
     ]
+
+
+def _status_for_entries(task: Task, results: Mapping[str, _Result]) -> TaskStatus:
+    """Return QUEUED if all sub-pipelines that contain the task may run, else as ``_status_for``."""
+    for entry in task.entries:
+        status = _status_for(entry.run_if, [results[name] for name in entry.needs])
+        if status is not S.QUEUED:
+            return status
+    return S.QUEUED
+
+
+def _own_status(task: Task, needs: Sequence[_Result]) -> TaskStatus:
+    if task.kind is not TaskKind.PIPELINE:
+        return _status_for(task.run_if, needs)
+    # ``run_if`` applies to the tasks of the sub-pipeline, see ``Entry``.
+    if _Result.OPEN in needs:
+        return S.WAITING
+    return S.BLOCKED if _Result.FAILURE in needs else S.QUEUED
 
 
 def _status_for(run_if: RunIf, needs: Sequence[_Result]) -> TaskStatus:
@@ -285,7 +311,8 @@ def resumed(plan: Plan, runs: Sequence[TaskRun], status: RunStatus) -> list[Task
     repeated = {name for name, _ in unsuccessful}
     after: set[str] = set()
     for task in plan.definition.tasks:
-        if after.union(repeated).intersection(task.needs):
+        needs = {*task.needs, *(need for entry in task.entries for need in entry.needs)}
+        if after.union(repeated).intersection(needs):
             after.add(task.name)
     return [
         replace(run, status=S.WAITING, failures=0, retry_at=None, message="")

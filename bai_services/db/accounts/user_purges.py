@@ -42,7 +42,12 @@ from ..tables.operations import (
     maintenances,
     setting_overrides,
 )
-from ..tables.pipelines import pipelines
+from ..tables.pipelines import (
+    pipeline_runs,
+    pipeline_schedules,
+    pipeline_triggers,
+    pipelines,
+)
 from ..tables.resizes import session_resizes
 from ..tables.schedules import session_schedules
 from ..tables.self_service import password_resets
@@ -73,6 +78,9 @@ _OWNED = (
     custom_images.c.owner_id,
     endpoints.c.owner_id,
     pipelines.c.owner_id,
+    pipeline_runs.c.owner_id,
+    pipeline_schedules.c.owner_id,
+    pipeline_triggers.c.owner_id,
     endpoint_tokens.c.user_id,
     chats.c.user_id,
     endpoint_trials.c.owner_id,

@@ -18,12 +18,11 @@ from .definitions import no_pipeline
 
 
 def select_with_pipeline(table: sa.Table) -> sa.Select[Any]:
-    """Select all columns of ``table`` with the pipeline, its project and its owner."""
+    """Select all columns of ``table`` with the pipeline and its project, and with the owner."""
     return (
         sa.select(
             *table.columns,
             pipelines.c.name.label("pipeline"),
-            pipelines.c.owner_id,
             pipelines.c.project_id,
             users.c.username.label("owner"),
             users.c.role.label("owner_role"),
@@ -31,7 +30,7 @@ def select_with_pipeline(table: sa.Table) -> sa.Select[Any]:
             projects.c.name.label("project"),
         )
         .join_from(table, pipelines, table.c.pipeline_id == pipelines.c.id)
-        .join(users, pipelines.c.owner_id == users.c.id)
+        .join(users, table.c.owner_id == users.c.id)
         .join(projects, pipelines.c.project_id == projects.c.id)
     )
 
@@ -42,7 +41,7 @@ def listing_with_pipeline(table: sa.Table, names: Sequence[str]) -> Listing:
         columns={
             **{name: table.c[name] for name in names},
             "pipeline": pipelines.c.name,
-            "owner_id": pipelines.c.owner_id,
+            "owner_id": table.c.owner_id,
             "owner": users.c.username,
             "project": projects.c.name,
             "domain": projects.c.domain,

@@ -12,11 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
-from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
+from bai_services.core.errors import AlreadyExists, Conflict, NotFound, QuotaExceeded
 from bai_services.core.folders.vfolders import VfolderStatus
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.pipelines.records import (
-    MAX_PIPELINES_PER_USER,
+    MAX_PIPELINES_PER_SCOPE,
     MAX_VERSIONS,
     PipelineVersion,
 )
@@ -38,13 +38,17 @@ OPEN_RUNS = sorted(set(RunStatus) - RUN_ENDED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineRow:
-    """A pipeline with its owner and its last run."""
+    """A pipeline with its owner and its last run. Without an owner, it belongs to its project.
+
+    ``author_role``: role of the user who has saved the definition.
+    """
 
     id: str
     created_at: datetime
     version: int
     changed_at: datetime
-    owner_id: str
+    owner_id: str | None
+    author_role: Role
     project_id: str
     name: str
     description: str
@@ -53,8 +57,8 @@ class PipelineRow:
     parsed: Mapping[str, Any]
     tasks: int
     max_concurrent_runs: int
-    owner: str
-    owner_role: Role
+    owner: str | None
+    owner_role: Role | None
     domain: str
     project: str
     last_run_id: str | None
@@ -91,13 +95,15 @@ def _rows(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
             pipeline_runs.c.status.label("last_run_status"),
             pipeline_runs.c.created_at.label("last_run_at"),
         )
-        .join_from(pipelines, users, pipelines.c.owner_id == users.c.id)
+        .outerjoin_from(pipelines, users, pipelines.c.owner_id == users.c.id)
         .join(projects, pipelines.c.project_id == projects.c.id)
         .outerjoin(pipeline_runs, pipelines.c.last_run_id == pipeline_runs.c.id)
     )
 
 
-_COLUMNS = [column for column in pipelines.columns if column.name not in ("vfolder_id", *_LARGE)]
+_COLUMNS = [
+    column for column in pipelines.columns if column.name not in ("scope", "vfolder_id", *_LARGE)
+]
 _ROWS = _rows(*_COLUMNS, *(pipelines.c[name] for name in _LARGE))
 # A page must not read definitions, because each may have 1 MiB.
 _PAGE_ROWS = _rows(*_COLUMNS, pipelines.c.parsed["parameters"].label("parameters"))
@@ -124,32 +130,68 @@ _VERSION_LISTING = Listing(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class PipelineReader:
+    """The caller who reads pipelines, and the pipelines that the caller may read.
+
+    ``visible`` restricts the owners; ``project_ids`` are projects whose own pipelines the caller
+    may read.
+    """
+
+    user_id: str | None
+    visible: Visibility
+    project_ids: frozenset[str]
+
+    def condition(self, owner_id: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+        """Return the condition for rows of a user; ``owner_id`` is the column with its id."""
+        return visible_rows(self.visible, owner_id) | self.is_of_project()
+
+    def is_of_project(self) -> sa.ColumnElement[bool]:
+        """Return the condition that a pipeline belongs to a project of the caller."""
+        in_project = pipelines.c.project_id.in_(sorted(self.project_ids))
+        return pipelines.c.owner_id.is_(None) & in_project
+
+
 class PipelineStore:
     """Reads and writes pipelines. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def page(self, query: ListQuery, visible: Visibility) -> Page[PipelineRow]:
+    async def page(self, query: ListQuery, reader: PipelineReader) -> Page[PipelineRow]:
         """Return a page of pipelines; their definitions contain only the parameters."""
         async with self._db.read() as tx:
-            return await _LISTING.page(tx, visible_to(_PAGE_ROWS, visible), query, _page_row)
+            rows = _PAGE_ROWS.where(reader.condition(pipelines.c.owner_id))
+            return await _LISTING.page(tx, rows, query, _page_row)
 
-    async def find(self, key: str, visible: Visibility, owner_id: str | None) -> PipelineRow:
-        """Return the visible pipeline with the id ``key``, else the owner's pipeline of this name.
+    async def find(self, key: str, reader: PipelineReader) -> PipelineRow:
+        """Return the visible pipeline with the id ``key``, else the caller's pipeline of this
+        name, else the pipeline of this name of a project of the caller.
 
         Raises
         ------
         NotFound
             If no visible pipeline matches.
+        Conflict
+            If several projects have a pipeline of this name.
         """
-        is_own_name = (pipelines.c.name == key) & (pipelines.c.owner_id == owner_id)
-        matching = visible_to(_ROWS, visible).where((pipelines.c.id == key) | is_own_name)
+        is_own = (pipelines.c.owner_id == reader.user_id) | reader.is_of_project()
+        matching = _ROWS.where(
+            reader.condition(pipelines.c.owner_id),
+            (pipelines.c.id == key) | ((pipelines.c.name == key) & is_own),
+        )
+        order = (pipelines.c.id != key, pipelines.c.owner_id.is_(None))
         async with self._db.read() as tx:
-            found = records(_row, await tx.execute(matching.order_by(pipelines.c.id != key)))
+            found = records(_row, await tx.execute(matching.order_by(*order).limit(2)))
         if not found:
             raise no_pipeline(key)
-        return found[0]
+        first = found[0]
+        if len(found) > 1 and first.id != key and first.owner_id is None:
+            raise Conflict(
+                f"several projects have a pipeline {key!r}; use an id",
+                candidates=[row.id for row in found],
+            )
+        return first
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
         """Insert a pipeline.
@@ -157,26 +199,27 @@ class PipelineStore:
         Raises
         ------
         AlreadyExists
-            If the owner has a pipeline with that name.
+            If the owner or project has a pipeline with that name.
         QuotaExceeded
-            If the owner has too many pipelines.
+            If the owner or project has too many pipelines.
         Conflict
             If the owner is no longer active.
         """
-        owner_id = values["owner_id"]
-        count = (
-            sa.select(sa.func.count())
-            .select_from(pipelines)
-            .where(pipelines.c.owner_id == owner_id)
-        )
+        scope, owner_id = values["scope"], values["owner_id"]
+        count = sa.select(sa.func.count()).select_from(pipelines).where(pipelines.c.scope == scope)
         async with self._db.write() as tx:
-            await lock_active(tx, owner_id)
-            if int(await tx.scalar(count) or 0) >= MAX_PIPELINES_PER_USER:
+            if owner_id is None:
+                project = projects.c.id == values["project_id"]
+                await tx.execute(sa.select(projects.c.id).where(project).with_for_update())
+            else:
+                await lock_active(tx, owner_id)
+            if int(await tx.scalar(count) or 0) >= MAX_PIPELINES_PER_SCOPE:
+                whose = "the project has" if owner_id is None else "you have"
                 raise QuotaExceeded(
-                    f"you have {MAX_PIPELINES_PER_USER} pipelines; delete some first",
-                    limit=MAX_PIPELINES_PER_USER,
+                    f"{whose} {MAX_PIPELINES_PER_SCOPE} pipelines; delete some first",
+                    limit=MAX_PIPELINES_PER_SCOPE,
                 )
-            with raise_on_violation(_taken(values["name"])):
+            with raise_on_violation(_taken(values["name"], owner_id)):
                 await tx.execute(pipelines.insert().values(values))
             await _add_version(tx, values["id"], 1, values["changed_at"], values["definition"])
             await record(tx, audit)
@@ -191,10 +234,10 @@ class PipelineStore:
         Conflict
             If the pipeline has another version.
         AlreadyExists
-            If the owner has another pipeline with the new name.
+            If the owner or project has another pipeline with the new name.
         """
         async with self._db.write() as tx:
-            with raise_on_violation(_taken(changes["name"])):
+            with raise_on_violation(_taken(changes["name"], row.owner_id)):
                 await update_version(tx, pipelines, row.id, version, changes)
             at, text = changes["changed_at"], changes["definition"]
             await _add_version(tx, row.id, version + 1, at, text)
@@ -246,20 +289,25 @@ async def _add_version(
     )
 
 
-def visible_to(rows: sa.Select[Any], visible: Visibility) -> sa.Select[Any]:
-    """Restrict a select of pipelines with their projects to visible pipelines."""
+def visible_rows(visible: Visibility, owner_id: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+    """Return the condition for visible rows of a select with the projects of pipelines."""
+    condition = is_owner_visible(owner_id, visible.hidden_roles)
     if visible.domain is not None:
-        rows = rows.where(projects.c.domain == visible.domain)
+        condition &= projects.c.domain == visible.domain
     if visible.owner_id is not None:
-        rows = rows.where(pipelines.c.owner_id == visible.owner_id)
-    if visible.hidden_roles:
-        rows = rows.where(is_owner_visible(pipelines.c.owner_id, visible.hidden_roles))
-    return rows
+        condition &= owner_id == visible.owner_id
+    return condition
 
 
-def _row(*, owner_role: str, last_run_status: str | None, **columns: Any) -> PipelineRow:
-    status = None if last_run_status is None else RunStatus(last_run_status)
-    return PipelineRow(owner_role=Role(owner_role), last_run_status=status, **columns)
+def _row(
+    *, author_role: str, owner_role: str | None, last_run_status: str | None, **columns: Any
+) -> PipelineRow:
+    return PipelineRow(
+        author_role=Role(author_role),
+        owner_role=None if owner_role is None else Role(owner_role),
+        last_run_status=None if last_run_status is None else RunStatus(last_run_status),
+        **columns,
+    )
 
 
 def _page_row(*, parameters: Any, **columns: Any) -> PipelineRow:
@@ -270,5 +318,6 @@ def no_pipeline(key: str) -> NotFound:
     return NotFound(f"there is no pipeline {key!r}, or you may not see it", pipeline=key)
 
 
-def _taken(name: str) -> AlreadyExists:
-    return AlreadyExists(f"you have a pipeline {name!r} already", name=name)
+def _taken(name: str, owner_id: str | None) -> AlreadyExists:
+    whose = "the project has" if owner_id is None else "you have"
+    return AlreadyExists(f"{whose} a pipeline {name!r} already", name=name)

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from bai_services.core.accounts.roles import Role, Visibility
+from bai_services.core.accounts.roles import Role
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
@@ -26,13 +26,13 @@ from ..listing import Listing
 from ..records import first_record
 from ..tables.accounts import projects, users
 from ..tables.pipelines import pipeline_runs, pipeline_tasks, pipelines
-from .definitions import FOLDER_ID, OPEN_RUNS, PipelineRow, no_pipeline, visible_to
+from .definitions import FOLDER_ID, OPEN_RUNS, PipelineReader, PipelineRow, no_pipeline
 from .task_runs import Decision, TaskChanges, TaskRow, count_tasks, read_tasks, write_tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A run with its pipeline, without its definition."""
+    """A run with its pipeline, without its definition. ``owner_id``: who has started it."""
 
     id: str
     created_at: datetime
@@ -45,6 +45,7 @@ class RunRow:
     started_at: datetime | None
     ended_at: datetime | None
     pipeline: str
+    is_project_owned: bool
     vfolder_id: str | None
     owner_id: str
     owner: str
@@ -62,8 +63,9 @@ RUNS = (
     sa.select(
         *(pipeline_runs.c[name] for name in _RUN_COLUMNS),
         pipelines.c.name.label("pipeline"),
+        pipelines.c.owner_id.is_(None).label("is_project_owned"),
         FOLDER_ID,
-        pipelines.c.owner_id,
+        pipeline_runs.c.owner_id,
         pipelines.c.project_id,
         users.c.username.label("owner"),
         users.c.role.label("owner_role"),
@@ -71,14 +73,14 @@ RUNS = (
         projects.c.name.label("project"),
     )
     .join_from(pipeline_runs, pipelines, pipeline_runs.c.pipeline_id == pipelines.c.id)
-    .join(users, pipelines.c.owner_id == users.c.id)
+    .join(users, pipeline_runs.c.owner_id == users.c.id)
     .join(projects, pipelines.c.project_id == projects.c.id)
 )
 _LISTING = Listing(
     columns={
         **{name: pipeline_runs.c[name] for name in _RUN_COLUMNS if name != "parameters"},
         "pipeline": pipelines.c.name,
-        "owner_id": pipelines.c.owner_id,
+        "owner_id": pipeline_runs.c.owner_id,
         "owner": users.c.username,
         "project_id": pipelines.c.project_id,
         "project": projects.c.name,
@@ -95,14 +97,15 @@ class PipelineRunStore:
         self._db = database
 
     async def page(
-        self, query: ListQuery, visible: Visibility
+        self, query: ListQuery, reader: PipelineReader
     ) -> tuple[Page[RunRow], Mapping[str, Mapping[str, int]]]:
         """Return a page of runs, and for each the number of task runs by status."""
         async with self._db.read() as tx:
-            page = await _LISTING.page(tx, visible_to(RUNS, visible), query, run_row)
+            rows = RUNS.where(reader.condition(pipeline_runs.c.owner_id))
+            page = await _LISTING.page(tx, rows, query, run_row)
             return page, await count_tasks(tx, [row.id for row in page.items])
 
-    async def find(self, key: str, visible: Visibility) -> RunRow:
+    async def find(self, key: str, reader: PipelineReader) -> RunRow:
         """Return a visible run.
 
         Raises
@@ -110,7 +113,8 @@ class PipelineRunStore:
         NotFound
             If no visible run has that id.
         """
-        rows = visible_to(RUNS, visible).where(pipeline_runs.c.id == key)
+        is_visible = reader.condition(pipeline_runs.c.owner_id)
+        rows = RUNS.where(is_visible, pipeline_runs.c.id == key)
         async with self._db.read() as tx:
             found = first_record(run_row, await tx.execute(rows))
         if found is None:
@@ -137,29 +141,30 @@ class PipelineRunStore:
         now: datetime,
         audit: AuditEntry,
         *,
+        owner_id: str,
         cause: str = "",
     ) -> None:
-        """Insert a run of the current definition of a pipeline, with its task runs.
+        """Insert a run of a pipeline with its task runs; ``owner_id`` is the user who starts it.
 
         Raises
         ------
         AlreadyExists
             If there is a run with that id.
         QuotaExceeded
-            If the owner has too many runs that have not ended.
+            If that user has too many runs that have not ended.
         NotFound
             If the pipeline no longer exists.
         """
         task_runs = plan.first_runs()
         async with self._db.write() as tx:
-            await _lock_with_room(tx, row.owner_id)
+            await _lock_with_room(tx, owner_id)
             locked = await tx.execute(
                 sa.update(pipelines).where(pipelines.c.id == row.id).values(last_run_id=run_id)
             )
             if not locked.rowcount:
                 raise no_pipeline(row.name)
             # Lock after the pipeline: a deletion also locks the pipeline before its runs.
-            await _delete_oldest(tx, row.owner_id)
+            await _delete_oldest(tx, owner_id)
             with raise_on_violation(AlreadyExists(f"there is a run {run_id} already", run=run_id)):
                 await tx.execute(
                     pipeline_runs.insert().values(
@@ -167,10 +172,11 @@ class PipelineRunStore:
                         created_at=now,
                         pipeline_id=row.id,
                         pipeline_version=row.version,
+                        owner_id=owner_id,
                         status=RunStatus.WAITING,
                         cause=cause,
                         definition=row.definition,
-                        parsed=row.parsed,
+                        parsed=plan.definition.as_json(),
                         parameters=dict(plan.parameters),
                         tasks=len(task_runs),
                         is_due=False,
@@ -267,8 +273,7 @@ async def _lock_with_room(tx: AsyncConnection, owner_id: str) -> None:
     own = (
         sa.select(sa.func.count())
         .select_from(pipeline_runs)
-        .join(pipelines, pipeline_runs.c.pipeline_id == pipelines.c.id)
-        .where(pipelines.c.owner_id == owner_id, pipeline_runs.c.status.in_(OPEN_RUNS))
+        .where(pipeline_runs.c.owner_id == owner_id, pipeline_runs.c.status.in_(OPEN_RUNS))
     )
     if int(await tx.scalar(own) or 0) >= MAX_OPEN_RUNS:
         raise QuotaExceeded(
@@ -283,11 +288,7 @@ async def _delete_oldest(tx: AsyncConnection, owner_id: str) -> None:
     Delete only one run, because two transactions that delete several runs could deadlock.
     """
     is_ended = pipeline_runs.c.status.in_(sorted(RUN_ENDED))
-    ended = (
-        sa.select(pipeline_runs.c.id)
-        .join(pipelines, pipeline_runs.c.pipeline_id == pipelines.c.id)
-        .where(pipelines.c.owner_id == owner_id, is_ended)
-    )
+    ended = sa.select(pipeline_runs.c.id).where(pipeline_runs.c.owner_id == owner_id, is_ended)
     number = await tx.scalar(sa.select(sa.func.count()).select_from(ended.subquery()))
     if int(number or 0) >= RUNS_KEPT_PER_USER:
         oldest = await tx.scalar(ended.order_by(pipeline_runs.c.ended_at).limit(1))

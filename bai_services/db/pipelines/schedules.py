@@ -22,7 +22,7 @@ from ..integrity import raise_on_violation, update_version
 from ..records import first_record, records
 from ..tables.pipelines import pipeline_schedules
 from .attached import insert_with_limit, listing_with_pipeline, name_taken, select_with_pipeline
-from .definitions import visible_to
+from .definitions import visible_rows
 
 # Maximum number of due schedules that one step reads; the next step reads the others.
 BATCH = 100
@@ -79,7 +79,8 @@ class PipelineScheduleStore:
 
     async def page(self, query: ListQuery, visible: Visibility) -> Page[PipelineScheduleRow]:
         async with self._db.read() as tx:
-            return await _LISTING.page(tx, visible_to(_ROWS, visible), query, _row)
+            rows = _ROWS.where(visible_rows(visible, pipeline_schedules.c.owner_id))
+            return await _LISTING.page(tx, rows, query, _row)
 
     async def find(self, key: str, visible: Visibility) -> PipelineScheduleRow:
         """Return a visible schedule.
@@ -89,7 +90,8 @@ class PipelineScheduleStore:
         NotFound
             If no visible schedule has that id.
         """
-        rows = visible_to(_ROWS, visible).where(pipeline_schedules.c.id == key)
+        is_visible = visible_rows(visible, pipeline_schedules.c.owner_id)
+        rows = _ROWS.where(is_visible, pipeline_schedules.c.id == key)
         async with self._db.read() as tx:
             found = first_record(_row, await tx.execute(rows))
         if found is None:

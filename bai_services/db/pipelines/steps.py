@@ -138,10 +138,7 @@ class PipelineStepStore:
     async def _due(self, run_ids: sa.SelectBase) -> list[DueRun]:
         runs = pipeline_runs.c
         rows = (
-            sa.select(
-                runs.id, runs.pipeline_id, runs.pipeline_version, pipelines.c.owner_id, runs.tasks
-            )
-            .join_from(pipeline_runs, pipelines, runs.pipeline_id == pipelines.c.id)
+            sa.select(runs.id, runs.pipeline_id, runs.pipeline_version, runs.owner_id, runs.tasks)
             .where(runs.id.in_(run_ids), runs.status.in_(_OPEN))
             .order_by(runs.started_at, runs.id)
         )

@@ -20,7 +20,7 @@ from ..database import Database
 from ..records import first_record
 from ..tables.pipelines import pipeline_triggers
 from .attached import insert_with_limit, listing_with_pipeline, select_with_pipeline
-from .definitions import visible_to
+from .definitions import visible_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,8 @@ class PipelineTriggerStore:
 
     async def page(self, query: ListQuery, visible: Visibility) -> Page[PipelineTriggerRow]:
         async with self._db.read() as tx:
-            return await _LISTING.page(tx, visible_to(_ROWS, visible), query, _row)
+            rows = _ROWS.where(visible_rows(visible, pipeline_triggers.c.owner_id))
+            return await _LISTING.page(tx, rows, query, _row)
 
     async def find(self, key: str, visible: Visibility) -> PipelineTriggerRow:
         """Return a visible trigger.
@@ -73,7 +74,8 @@ class PipelineTriggerStore:
         NotFound
             If no visible trigger has that id.
         """
-        rows = visible_to(_ROWS, visible).where(pipeline_triggers.c.id == key)
+        is_visible = visible_rows(visible, pipeline_triggers.c.owner_id)
+        rows = _ROWS.where(is_visible, pipeline_triggers.c.id == key)
         async with self._db.read() as tx:
             found = first_record(_row, await tx.execute(rows))
         if found is None:

@@ -13,7 +13,12 @@ pipelines = sa.Table(
     created_at(),
     version(),
     sa.Column("changed_at", UtcDateTime, nullable=False),
-    sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
+    # user:ID or project:ID.
+    sa.Column("scope", sa.String(80), nullable=False),
+    # NULL: the pipeline belongs to its project.
+    sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE")),
+    # The role of the user who has saved the definition.
+    sa.Column("author_role", sa.String(16), nullable=False),
     sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
     sa.Column("name", sa.String(64), nullable=False),
     sa.Column("description", sa.Text, nullable=False),
@@ -25,7 +30,8 @@ pipelines = sa.Table(
     sa.Column("tasks", sa.Integer, nullable=False),
     sa.Column("max_concurrent_runs", sa.Integer, nullable=False),
     sa.Column("last_run_id", sa.String(64)),
-    sa.UniqueConstraint("owner_id", "name"),
+    sa.UniqueConstraint("scope", "name"),
+    sa.Index("ix_pipelines_owner_id", "owner_id"),
     sa.Index("ix_pipelines_project_id", "project_id"),
     sa.Index("ix_pipelines_vfolder_id", "vfolder_id"),
 )
@@ -46,6 +52,8 @@ pipeline_runs = sa.Table(
     created_at(),
     sa.Column("pipeline_id", sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
     sa.Column("pipeline_version", sa.Integer, nullable=False),
+    # The user who has started the run; its sessions use this user's quota.
+    sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
     sa.Column("status", sa.String(16), nullable=False),  # see RunStatus
     # The schedule or trigger that has created the run, "" if a user has created it.
     sa.Column("cause", sa.String(80), nullable=False, server_default=""),
@@ -60,6 +68,7 @@ pipeline_runs = sa.Table(
     sa.Column("is_due", sa.Boolean, nullable=False),
     sa.Index("ix_pipeline_runs_status", "status", "created_at"),
     sa.Index("ix_pipeline_runs_pipeline_id", "pipeline_id", "created_at"),
+    sa.Index("ix_pipeline_runs_owner_id", "owner_id", "status"),
 )
 
 pipeline_tasks = sa.Table(
@@ -92,6 +101,8 @@ pipeline_schedules = sa.Table(
     created_at(),
     version(),
     sa.Column("pipeline_id", sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
+    # The user whose runs are created.
+    sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
     sa.Column("name", sa.String(64), nullable=False),
     # Either a rule in the time zone, or an interval that begins at ``anchor_at``.
     sa.Column("start", sa.String(200)),
@@ -115,6 +126,8 @@ pipeline_triggers = sa.Table(
     identity(),
     created_at(),
     sa.Column("pipeline_id", sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
+    # The user whose runs are created.
+    sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
     sa.Column("name", sa.String(64), nullable=False),
     # The key of the signatures, encrypted with the manager's key.
     sa.Column("secret_encrypted", sa.Text, nullable=False),

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 from bai_services.core.accounts.roles import Caller
-from bai_services.core.errors import Conflict, InvalidRequest, TooLarge
+from bai_services.core.errors import Conflict, InvalidRequest, NotFound, TooLarge
 from bai_services.core.folders.entries import Entry, Unpacked
 from bai_services.core.folders.vfolders import NO_PRECONDITION, Precondition
 from bai_services.core.listing import ListQuery, Page
@@ -86,6 +86,18 @@ class Files:
             name=row.name,
         )
         return Page(entries.items, entries.total, query.limit, query.offset)
+
+    async def entries(self, caller: Caller, key: str, paths: Sequence[str]) -> list[Entry | None]:
+        """Return the entry at each path; None for a path that does not exist."""
+        row = await self.find_readable(caller, key)
+        host, location = self.host(row), location_of(row)
+        found: list[Entry | None] = []
+        for path in paths:
+            try:
+                found.append(await host.entry(location, path))
+            except NotFound:
+                found.append(None)
+        return found
 
     async def usage(self, caller: Caller, key: str, is_fresh: bool = False) -> FolderUsage:
         """Return the number of files and bytes of a folder, and when they were counted."""

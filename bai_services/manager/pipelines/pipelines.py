@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from bai_services.core.accounts.roles import Caller, Owner, Target
+from bai_services.core.accounts.roles import Caller, Target
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.folders.vfolders import UsageMode
@@ -33,25 +33,45 @@ from bai_services.core.record_fields import fields_of
 from bai_services.db.pipelines.definitions import PipelineRow, PipelineStore, no_pipeline
 
 from ..accounts import authorizer
+from ..accounts.projects import Projects
 from ..context import ManagerContext
 from ..folders.vfolders import VFolders
 from ..sessions.requests.options import Options
+from .access import can_write, reader_of, require
 
 _FOLDER_NAME_CHARACTERS = 40
 _ID_CHARACTERS = 8
 
 
+@dataclass(frozen=True, slots=True)
+class _Ownership:
+    """Columns of the owner of a pipeline; without ``owner_id``, the project owns it."""
+
+    scope: str
+    owner_id: str | None
+    project_id: str
+    project: str
+    domain: str
+
+
 class Pipelines:
     """Manages pipelines. Only the owner defines a pipeline: its tasks have the owner's permissions.
-    Administrators may delete it.
+    Administrators may delete it, and define the pipelines of projects.
 
-    ``key`` is an id, or the name of a pipeline of the caller.
+    ``key`` is an id, or the name of a pipeline of the caller or of one of the caller's projects.
     """
 
     def __init__(
-        self, context: ManagerContext, store: PipelineStore, options: Options, folders: VFolders
+        self,
+        context: ManagerContext,
+        store: PipelineStore,
+        *,
+        options: Options,
+        folders: VFolders,
+        projects: Projects,
     ) -> None:
         self._store = store
+        self._projects = projects
         self._options = options
         self._folders = folders
         self._clock = context.clock
@@ -60,12 +80,12 @@ class Pipelines:
         self._parser = asyncio.Semaphore(1)
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Pipeline]:
-        page = await self._store.page(query, authorizer.visibility(caller, "pipeline.read"))
-        return page.with_items([_record(row, "") for row in page.items])
+        page = await self._store.page(query, reader_of(caller))
+        return page.with_items([_record(caller, row, "") for row in page.items])
 
     async def get(self, caller: Caller, key: str) -> Pipeline:
         row = await self.find(caller, key)
-        return _record(row, row.definition)
+        return _record(caller, row, row.definition)
 
     async def versions(self, caller: Caller, key: str, query: ListQuery) -> Page[PipelineVersion]:
         """Return the versions of a definition, the newest first."""
@@ -102,42 +122,47 @@ class Pipelines:
         return PipelineSchema(json_schema=PIPELINE_SCHEMA)
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Pipeline:
-        """Create a pipeline of the caller, and its folder unless the definition names one.
+        """Create a pipeline of the caller or, with ``is_project_owned``, of the project; also
+        create its folder unless the definition names one.
 
         Raises
         ------
         InvalidRequest
             If the definition is not valid; the details contain the line.
         AlreadyExists
-            If the caller has a pipeline with that name.
+            If the owner has a pipeline with that name.
         QuotaExceeded
-            If the caller has too many pipelines or folders.
+            If the owner has too many pipelines or folders.
+        Forbidden
+            If the caller may not create pipelines of the project.
         """
         authorizer.require(caller, "pipeline.write")
         definition = await self._parse(spec["definition"])
-        project = await self._options.project_of(caller, spec.get("project"))
+        ownership = await self._ownership(caller, spec)
         pipeline_id, now = str(uuid.uuid4()), self._clock()
         values = {
             "id": pipeline_id,
             "created_at": now,
             "version": 1,
-            "owner_id": caller.user_id,
-            "project_id": project.id,
-            **self._values(spec["definition"], definition),
+            "scope": ownership.scope,
+            "owner_id": ownership.owner_id,
+            "project_id": ownership.project_id,
+            **self._values(caller, spec["definition"], definition),
         }
         entry = self._audit.entry(
             caller,
             "pipeline.create",
             pipeline_id,
-            domain=project.domain,
-            owner_id=caller.user_id,
+            domain=ownership.domain,
+            owner_id=ownership.owner_id,
             name=definition.name,
-            project=project.name,
+            project=ownership.project,
         )
-        folder_id = await self._folder(caller, definition)
+        project_id = ownership.project_id if ownership.owner_id is None else None
+        folder_id = await self._folder(caller, definition, project_id)
         is_new_folder = folder_id is None
         if folder_id is None:
-            folder_id = await self._create_folder(caller, definition.name, pipeline_id)
+            folder_id = await self._create_folder(caller, definition.name, pipeline_id, project_id)
         try:
             await self._store.create({**values, "vfolder_id": folder_id}, entry)
         except BaiError:
@@ -159,13 +184,14 @@ class Pipelines:
             If the pipeline has another version.
         """
         row = await self.find(caller, key)
-        authorizer.require(caller, "pipeline.write", target_of(row))
+        require(caller, "write", row)
         definition = await self._parse(changes["definition"])
-        values = self._values(changes["definition"], definition)
-        folder_id = await self._folder(caller, definition)
+        values = self._values(caller, changes["definition"], definition)
+        project_id = row.project_id if row.owner_id is None else None
+        folder_id = await self._folder(caller, definition, project_id)
         is_new_folder = folder_id is None and row.vfolder_id is None
         if is_new_folder:
-            folder_id = await self._create_folder(caller, definition.name, row.id)
+            folder_id = await self._create_folder(caller, definition.name, row.id, project_id)
         if folder_id is not None:
             values["vfolder_id"] = folder_id
         version = changes.get("version") or row.version
@@ -187,22 +213,37 @@ class Pipelines:
             If a run has not ended.
         """
         row = await self.find(caller, key)
-        authorizer.require(caller, "pipeline.manage", target_of(row))
+        require(caller, "delete", row)
         await self._store.delete(row, self._entry(caller, "delete", row))
 
     async def find(self, caller: Caller, key: str) -> PipelineRow:
-        visible = authorizer.visibility(caller, "pipeline.read")
+        reader = reader_of(caller)
         if "\0" in key:
             raise no_pipeline(key)
-        return await self._store.find(key, visible, caller.user_id)
+        return await self._store.find(key, reader)
+
+    async def _ownership(self, caller: Caller, spec: Mapping[str, Any]) -> _Ownership:
+        """Return who owns a new pipeline; raise ``Forbidden`` if the caller may not create it."""
+        if not spec.get("is_project_owned"):
+            found = await self._options.project_of(caller, spec.get("project"))
+            scope, owner_id = f"user:{caller.user_id}", caller.user_id
+            return _Ownership(scope, owner_id, found.id, found.name, found.domain)
+        if not spec.get("project"):
+            raise InvalidRequest("a pipeline of a project needs project", field="project")
+        project = await self._projects.get(caller, spec["project"])
+        target = Target(project.domain, project.id)
+        authorizer.require(caller, "project-pipeline.write", target)
+        scope = f"project:{project.id}"
+        return _Ownership(scope, None, project.id, project.name, project.domain)
 
     async def _parse(self, text: str) -> PipelineDefinition:
         async with self._parser:
             return await asyncio.to_thread(parse_pipeline, text)
 
-    def _values(self, text: str, definition: PipelineDefinition) -> dict[str, Any]:
+    def _values(self, caller: Caller, text: str, definition: PipelineDefinition) -> dict[str, Any]:
         return {
             "changed_at": self._clock(),
+            "author_role": caller.role,
             "name": definition.name,
             "description": definition.description,
             "definition": text,
@@ -211,19 +252,33 @@ class Pipelines:
             "max_concurrent_runs": definition.max_concurrent_runs,
         }
 
-    async def _folder(self, caller: Caller, definition: PipelineDefinition) -> str | None:
-        """Return the id of the folder that the definition names; None if it names none."""
+    async def _folder(
+        self, caller: Caller, definition: PipelineDefinition, project_id: str | None
+    ) -> str | None:
+        """Return the id of the folder that the definition names; None if it names none.
+
+        ``project_id``: the project that owns the pipeline; all members must see the folder.
+        """
         if not definition.folder:
             return None
-        return (await self._folders.get(caller, definition.folder)).id
+        folder = await self._folders.get(caller, definition.folder)
+        if project_id is not None and folder.project_id != project_id:
+            raise InvalidRequest(
+                f"folder {folder.name} does not belong to the project of the pipeline",
+                field="definition",
+            )
+        return folder.id
 
-    async def _create_folder(self, caller: Caller, name: str, pipeline_id: str) -> str:
+    async def _create_folder(
+        self, caller: Caller, name: str, pipeline_id: str, project_id: str | None
+    ) -> str:
         short = name[:_FOLDER_NAME_CHARACTERS].rstrip("-.")
         made = await self._folders.create(
             caller,
             {
                 "name": f"pipeline-{short}-{pipeline_id[:_ID_CHARACTERS]}",
                 "usage_mode": UsageMode.DATA,
+                "project": project_id,
             },
         )
         return made.id
@@ -240,11 +295,12 @@ class Pipelines:
         )
 
 
-def _record(row: PipelineRow, definition: str) -> Pipeline:
+def _record(caller: Caller, row: PipelineRow, definition: str) -> Pipeline:
     values = fields_of(row)
-    for name in ("owner_role", "parsed", "max_concurrent_runs", "vfolder_id"):
+    for name in ("owner_role", "author_role", "parsed", "max_concurrent_runs", "vfolder_id"):
         del values[name]
     values |= {
+        "can_write": can_write(caller, row),
         "definition": definition,
         "folder": row.vfolder_id,
         "parameters": _parameters(parameters_from_json(row.parsed["parameters"])),
@@ -261,7 +317,3 @@ def _tasks(definition: PipelineDefinition) -> list[PipelineTask]:
         PipelineTask(name=task.name, kind=task.kind, needs=task.needs, run_if=task.run_if)
         for task in definition.tasks
     ]
-
-
-def target_of(row: PipelineRow) -> Target:
-    return Target(row.domain, row.project_id, Owner(row.owner_id, row.owner_role))

@@ -18,7 +18,12 @@ from bai_services.core.errors import BaiError, QuotaExceeded, Unavailable
 from bai_services.core.pipelines.definition import PipelineDefinition
 from bai_services.core.pipelines.fair_queue import FairQueue
 from bai_services.core.pipelines.records import RUNS_KEPT, RUNS_KEPT_FOR
-from bai_services.core.pipelines.requests import RunContext, session_id_of, session_request
+from bai_services.core.pipelines.requests import (
+    RunContext,
+    secrets_of,
+    session_id_of,
+    session_request,
+)
 from bai_services.core.pipelines.states import (
     Outcome,
     Plan,
@@ -29,6 +34,7 @@ from bai_services.core.pipelines.states import (
     cancelled,
     observe,
 )
+from bai_services.core.pipelines.subpipelines import names_of
 from bai_services.core.sessions.lifecycle import ENDED, Result, SessionType, Status
 from bai_services.core.sessions.spec import spec_of
 from bai_services.db.pipelines.runs import PipelineRunStore, RunRow
@@ -41,6 +47,7 @@ from ..context import ManagerContext
 from ..loop import Loop
 from ..scheduling.lease import Lease
 from ..sessions.sessions import Sessions
+from ..sessions.setups import SessionSetups
 
 TICK_SECONDS = 1.0
 # Interval of processing the changes that a killed manager has missed.
@@ -76,6 +83,7 @@ class PipelineRunner:
         context: ManagerContext,
         runs: PipelineRunStore,
         sessions: Sessions,
+        setups: SessionSetups,
         callers: Callers,
         require_writable: Callable[[Role], None],
         *,
@@ -86,12 +94,14 @@ class PipelineRunner:
         self._store = PipelineStepStore(context.database)
         self._runs = runs
         self._sessions = sessions
+        self._setups = setups
         self._callers = callers
         self._require_writable = require_writable
         self._clock = context.clock
         self._lease = lease
         self._monotonic = monotonic
-        # Definitions by pipeline and version, least recently used first; they never change.
+        # Definitions by pipeline and version, or by run if they contain sub-pipelines; least
+        # recently used first. They never change.
         self._definitions: dict[tuple[str, int], PipelineDefinition] = {}
         self._changed_sessions: set[str] = set()
         self._queue: FairQueue[DueRun] = FairQueue()
@@ -208,12 +218,13 @@ class PipelineRunner:
             self._postponed[run_id] = (now, due[run_id])
 
     async def _definition(self, run: DueRun) -> PipelineDefinition | None:
-        key = (run.pipeline_id, run.pipeline_version)
-        definition = self._definitions.pop(key, None)
+        shared, own = (run.pipeline_id, run.pipeline_version), (run.id, 0)
+        definition = self._definitions.pop(own, None) or self._definitions.pop(shared, None)
         if definition is None:
             definition = await self._store.definition(run.id)
         if definition is not None:
-            self._definitions[key] = definition
+            # Another run of the version may contain other versions of the sub-pipelines.
+            self._definitions[own if names_of(definition) else shared] = definition
             if len(self._definitions) > MAX_DEFINITIONS:
                 del self._definitions[next(iter(self._definitions))]
         return definition
@@ -239,9 +250,11 @@ class PipelineRunner:
                 caller = await self._callers.for_schedule(row.owner)
                 self._require_writable(caller.role)
                 session_id = session_id_of(row.id, run)
+                names = secrets_of(plan, run)
+                secrets = await self._setups.secrets(row.owner_id, row.project_id, names)
                 session, _ = await self._sessions.create(
                     caller,
-                    spec_of(session_request(plan, run, context)),
+                    spec_of(session_request(plan, run, context, secrets)),
                     session_id=session_id,
                     pipeline=row.pipeline,
                 )

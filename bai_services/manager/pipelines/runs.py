@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bai_services.core.accounts.roles import Caller, Owner, Target
+from bai_services.core.accounts.roles import Caller
 from bai_services.core.audit import AuditEntry
-from bai_services.core.errors import Conflict, NotFound
+from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.pipelines.definition import PipelineDefinition
 from bai_services.core.pipelines.parameters import items_of, resolve
@@ -27,17 +29,29 @@ from bai_services.core.pipelines.states import (
     observe,
     resumed,
 )
+from bai_services.core.pipelines.subpipelines import (
+    MAX_DEPTH,
+    MAX_SUB_PIPELINES,
+    SubPipeline,
+    expanded,
+    names_of,
+    shown_needs,
+)
 from bai_services.core.record_fields import fields_of
 from bai_services.db.pipelines.runs import PipelineRunStore, RunRow
 from bai_services.db.pipelines.task_runs import Decision, TaskRow
 
-from ..accounts import authorizer
 from ..context import ManagerContext
-from .pipelines import Pipelines, target_of
+from .access import reader_of, require, require_run
+from .pipelines import Pipelines
 
 
 class PipelineRuns:
-    """Manages runs. Only owners create them; administrators may cancel and answer approvals."""
+    """Manages runs. The user who creates a run owns it, and its tasks have this user's permissions.
+
+    Owners of pipelines, and members of a project with pipelines, create runs. Administrators may
+    cancel runs and answer approvals.
+    """
 
     def __init__(
         self,
@@ -54,19 +68,19 @@ class PipelineRuns:
         self._wake = wake
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[PipelineRun]:
-        visible = authorizer.visibility(caller, "pipeline.read")
-        page, counts = await self._store.page(query, visible)
+        page, counts = await self._store.page(query, reader_of(caller))
         return page.with_items([_record(row, counts[row.id]) for row in page.items])
 
     async def get(self, caller: Caller, key: str) -> PipelineRunDetail:
         """Return a run with its definition and its task runs."""
-        row = await self._find(caller, key)
+        row = await self.find(caller, key)
         definition, plan, tasks = await self._store.detail(row.id)
         counts: dict[str, int] = {}
         for task in tasks:
             counts[task.status] = counts.get(task.status, 0) + 1
         items = {name: items_of(task, plan.parameters) for name, task in plan.tasks.items()}
-        shown = [_task(plan, task, items[task.task]) for task in tasks]
+        needs = shown_needs(plan.definition)
+        shown = [_task(plan, task, items[task.task], needs[task.task]) for task in tasks]
         return PipelineRunDetail(
             run=_record(row, dict(sorted(counts.items()))), definition=definition, task_runs=shown
         )
@@ -96,27 +110,65 @@ class PipelineRuns:
             If the caller has too many runs that have not ended.
         """
         row = await self._pipelines.find(caller, key)
-        authorizer.require(caller, "pipeline.write", target_of(row))
+        require(caller, "run", row)
+        if caller.user_id is None:
+            raise Forbidden(f"{caller.role} is a system component, not a user")
         if row.vfolder_id is None:
             raise Conflict(
                 f"the folder of pipeline {row.name} was removed; save the pipeline to create one"
             )
         definition = PipelineDefinition.from_json(row.parsed)
-        plan = Plan.of(definition, resolve(definition, parameters))
+        values = resolve(definition, parameters)
+        if names_of(definition):
+            root = await self._with_children(caller, definition, (row.id,), itertools.count(1))
+            definition = await asyncio.to_thread(expanded, root, values)
+        plan = Plan.of(definition, values)
         run_id = run_id or str(uuid.uuid4())
         entry = self._audit.entry(
             caller,
             "pipeline.run",
             run_id,
             domain=row.domain,
-            owner_id=row.owner_id,
+            owner_id=caller.user_id,
             name=row.name,
             version=row.version,
             **({"cause": cause} if cause else {}),
         )
-        await self._store.create(row, run_id, plan, self._clock(), entry, cause=cause)
+        await self._store.create(
+            row, run_id, plan, self._clock(), entry, owner_id=caller.user_id, cause=cause
+        )
         self._wake()
         return (await self.get(caller, run_id)).run
+
+    async def _with_children(
+        self,
+        caller: Caller,
+        definition: PipelineDefinition,
+        path: tuple[str, ...],
+        number: Iterator[int],
+    ) -> SubPipeline:
+        """Read the sub-pipelines of a definition; ``path`` are the ids of the pipelines that
+        contain it, and ``number`` counts sub-pipelines.
+
+        Raises
+        ------
+        InvalidRequest
+            If a pipeline contains itself, or there are too many levels or sub-pipelines.
+        """
+        children: dict[str, SubPipeline] = {}
+        for name in names_of(definition):
+            row = await self._pipelines.find(caller, name)
+            require(caller, "run", row)
+            if row.id in path:
+                raise InvalidRequest(f"pipeline {row.name} contains itself", field="pipeline")
+            if len(path) > MAX_DEPTH or next(number) > MAX_SUB_PIPELINES:
+                raise InvalidRequest(
+                    f"a run may have {MAX_SUB_PIPELINES} sub-pipelines in {MAX_DEPTH} levels",
+                    field="pipeline",
+                )
+            child = await asyncio.to_thread(PipelineDefinition.from_json, row.parsed)
+            children[name] = await self._with_children(caller, child, (*path, row.id), number)
+        return SubPipeline(definition, children)
 
     async def cancel(self, caller: Caller, key: str) -> PipelineRun:
         """Cancel a run; the sessions of its tasks end.
@@ -126,8 +178,8 @@ class PipelineRuns:
         Conflict
             If the run has ended.
         """
-        row = await self._find(caller, key)
-        authorizer.require(caller, "pipeline.manage", _target(row))
+        row = await self.find(caller, key)
+        require_run(caller, "pipeline.manage", row)
 
         def decide(status: RunStatus, tasks: Sequence[TaskRow]) -> Decision:
             if status in RUN_ENDED:
@@ -150,8 +202,8 @@ class PipelineRuns:
         QuotaExceeded
             If the caller has too many runs that have not ended.
         """
-        row = await self._find(caller, key)
-        authorizer.require(caller, "pipeline.write", _target(row))
+        row = await self.find(caller, key)
+        require_run(caller, "pipeline.write", row)
         _, plan, _ = await self._store.detail(row.id)
 
         def decide(status: RunStatus, tasks: Sequence[TaskRow]) -> Decision:
@@ -173,8 +225,8 @@ class PipelineRuns:
         Conflict
             If the task does not wait for an approval.
         """
-        row = await self._find(caller, key)
-        authorizer.require(caller, "pipeline.manage", _target(row))
+        row = await self.find(caller, key)
+        require_run(caller, "pipeline.manage", row)
         _, plan, _ = await self._store.detail(row.id)
         verb = "approve" if is_approved else "reject"
         outcome = Outcome.APPROVED if is_approved else Outcome.REJECTED
@@ -206,9 +258,8 @@ class PipelineRuns:
         await self._store.change(row, decide, self._clock(), entry, opens=opens)
         self._wake()
 
-    async def _find(self, caller: Caller, key: str) -> RunRow:
-        visible = authorizer.visibility(caller, "pipeline.read")
-        return await self._store.find("" if "\0" in key else key, visible)
+    async def find(self, caller: Caller, key: str) -> RunRow:
+        return await self._store.find("" if "\0" in key else key, reader_of(caller))
 
     def _entry(self, caller: Caller, verb: str, row: RunRow, **details: Any) -> AuditEntry:
         return self._audit.entry(
@@ -224,19 +275,21 @@ class PipelineRuns:
 
 def _record(row: RunRow, counts: Mapping[str, int]) -> PipelineRun:
     values = fields_of(row)
-    for name in ("owner_role", "vfolder_id"):
+    for name in ("owner_role", "vfolder_id", "is_project_owned"):
         del values[name]
     return PipelineRun(**values, tasks_by_status=counts)
 
 
-def _task(plan: Plan, row: TaskRow, items: Sequence[str] | None) -> PipelineTaskRun:
+def _task(
+    plan: Plan, row: TaskRow, items: Sequence[str] | None, needs: Sequence[str]
+) -> PipelineTaskRun:
     task = plan.tasks[row.task]
     return PipelineTaskRun(
         task=row.task,
         index=row.item_index,
         item="" if items is None else items[row.item_index],
         kind=task.kind,
-        needs=task.needs,
+        needs=needs,
         status=row.status,
         attempt=row.attempt,
         session=None if row.session_status is None else row.session_id,
@@ -247,7 +300,3 @@ def _task(plan: Plan, row: TaskRow, items: Sequence[str] | None) -> PipelineTask
         retry_at=row.retry_at,
         message=row.message,
     )
-
-
-def _target(row: RunRow) -> Target:
-    return Target(row.domain, row.project_id, Owner(row.owner_id, row.owner_role))

@@ -22,7 +22,8 @@ from bai_services.db.pipelines.schedules import PipelineScheduleRow, PipelineSch
 
 from ..accounts import authorizer
 from ..context import ManagerContext
-from .pipelines import Pipelines, target_of
+from .access import require
+from .pipelines import Pipelines
 
 # After a change of one of these fields, the next start is computed from the current time.
 _RHYTHM = frozenset({"start", "every_minutes", "time_zone"})
@@ -30,7 +31,8 @@ _NULLABLE = frozenset({"start", "every_minutes"})
 
 
 class PipelineSchedules:
-    """Manages schedules. Only a pipeline's owner defines them; administrators may pause and delete.
+    """Manages schedules. Users who may run a pipeline define their own schedules of it;
+    administrators may pause and delete.
 
     ``key`` is the id of a schedule.
     """
@@ -63,12 +65,13 @@ class PipelineSchedules:
             If the pipeline has too many schedules.
         """
         pipeline = await self._pipelines.find(caller, spec["pipeline"])
-        authorizer.require(caller, "pipeline.write", target_of(pipeline))
+        require(caller, "run", pipeline)
         now = self._clock()
         values = {
             "id": str(uuid.uuid4()),
             "created_at": now,
             "pipeline_id": pipeline.id,
+            "owner_id": caller.user_id,
             "name": check_slug("schedule", spec["name"]),
             "start": spec.get("start"),
             "every_minutes": spec.get("every_minutes"),
@@ -88,7 +91,7 @@ class PipelineSchedules:
             "pipeline.create-schedule",
             values["id"],
             domain=pipeline.domain,
-            owner_id=pipeline.owner_id,
+            owner_id=caller.user_id,
             name=values["name"],
             pipeline=pipeline.name,
         )

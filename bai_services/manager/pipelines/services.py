@@ -13,13 +13,17 @@ from bai_services.db.pipelines.triggers import PipelineTriggerStore
 
 from ..accounts.callers import Callers
 from ..accounts.keypair_secrets import KeypairSecrets
+from ..accounts.projects import Projects
 from ..context import ManagerContext
+from ..folders.files import Files
 from ..folders.vfolders import VFolders
 from ..scheduling.lease import Lease
 from ..sessions.lifecycle import Lifecycle
 from ..sessions.requests.options import Options
 from ..sessions.sessions import Sessions
+from ..sessions.setups import SessionSetups
 from .pipelines import Pipelines
+from .results import PipelineRunResults
 from .runner import PipelineRunner
 from .runs import PipelineRuns
 from .schedule_runner import PipelineScheduleRunner
@@ -33,6 +37,7 @@ class PipelineServices:
 
     pipelines: Pipelines
     runs: PipelineRuns
+    results: PipelineRunResults
     schedules: PipelineSchedules
     triggers: PipelineTriggers
     runner: PipelineRunner
@@ -51,24 +56,36 @@ def pipeline_services(
     context: ManagerContext,
     *,
     sessions: Sessions,
+    setups: SessionSetups,
     options: Options,
     folders: VFolders,
+    files: Files,
     lifecycle: Lifecycle,
     callers: Callers,
+    projects: Projects,
     lease: Lease,
     encryption: KeypairSecrets,
     require_writable: Callable[[Role], None],
 ) -> PipelineServices:
     """Build the services and pass them their dependencies."""
     store = PipelineRunStore(context.database)
-    runner = PipelineRunner(context, store, sessions, callers, require_writable, lease=lease)
+    runner = PipelineRunner(
+        context, store, sessions, setups, callers, require_writable, lease=lease
+    )
     lifecycle.listen(runner.session_changed)
-    pipelines = Pipelines(context, PipelineStore(context.database), options, folders)
+    pipelines = Pipelines(
+        context,
+        PipelineStore(context.database),
+        options=options,
+        folders=folders,
+        projects=projects,
+    )
     runs = PipelineRuns(context, store, pipelines, runner.wake)
     schedules = PipelineScheduleStore(context.database)
     return PipelineServices(
         pipelines=pipelines,
         runs=runs,
+        results=PipelineRunResults(runs, store, files),
         schedules=PipelineSchedules(context, schedules, pipelines),
         triggers=PipelineTriggers(
             context,

@@ -26,7 +26,8 @@ from ..accounts import authorizer
 from ..accounts.callers import Callers
 from ..accounts.keypair_secrets import KeypairSecrets
 from ..context import ManagerContext
-from .pipelines import Pipelines, target_of
+from .access import require
+from .pipelines import Pipelines
 from .runs import PipelineRuns
 
 SECRET_BYTES = 32
@@ -34,8 +35,8 @@ _MAX_MESSAGE = 500
 
 
 class PipelineTriggers:
-    """Manages triggers. Only a pipeline's owner creates them; administrators may disable and
-    delete.
+    """Manages triggers. Users who may run a pipeline create their own triggers of it;
+    administrators may disable and delete.
 
     ``key`` is the id of a trigger.
     """
@@ -81,12 +82,13 @@ class PipelineTriggers:
             If the pipeline has too many triggers.
         """
         pipeline = await self._pipelines.find(caller, spec["pipeline"])
-        authorizer.require(caller, "pipeline.write", target_of(pipeline))
+        require(caller, "run", pipeline)
         secret = secrets.token_urlsafe(SECRET_BYTES)
         values: dict[str, Any] = {
             "id": str(uuid.uuid4()),
             "created_at": self._clock(),
             "pipeline_id": pipeline.id,
+            "owner_id": caller.user_id,
             "name": check_slug("trigger", spec["name"]),
             "secret_encrypted": self._secrets.encrypt(secret),
             "is_enabled": True,
@@ -97,7 +99,7 @@ class PipelineTriggers:
             "pipeline.create-trigger",
             values["id"],
             domain=pipeline.domain,
-            owner_id=pipeline.owner_id,
+            owner_id=caller.user_id,
             name=values["name"],
             pipeline=pipeline.name,
         )

@@ -84,6 +84,7 @@ class SessionServices:
     previews: SessionPreviews
     templates: Templates
     setups: Setups
+    session_setups: SessionSetups
     launch: Launch
     kernels: Kernels
     pull_secrets: PullSecrets
@@ -200,6 +201,7 @@ def session_services(
         ),
         templates=templates,
         setups=Setups(context, projects, settings.key),
+        session_setups=setups,
         launch=Launch(store, kernel_store, plans, lifecycle, clock, ends=ends, replicas=replicas),
         kernels=kernels,
         pull_secrets=pull_secrets,

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Target
-from bai_services.core.errors import Forbidden, NotFound
+from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
 from bai_services.core.sessions.setup import (
     BootstrapScript,
     Dotfile,
@@ -194,6 +194,31 @@ class SessionSetups:
         found = await self._store.of_sessions([(owner_id, project_id)])
         for setup in found.get((owner_id, project_id), ()):
             check_mounts(setup.dotfiles, mount_paths)
+
+    async def secrets(
+        self, owner_id: str, project_id: str, names: Sequence[str]
+    ) -> Mapping[str, str]:
+        """Return the values of secrets of a user or, without such a secret, of the project.
+
+        Raises
+        ------
+        InvalidRequest
+            If there is no such secret.
+        Unavailable
+            If the manager's key has changed.
+        """
+        if not names:
+            return {}
+        found = await self._store.of_sessions([(owner_id, project_id)])
+        setups = found.get((owner_id, project_id), ())
+        known = {one.name: one for setup in setups for one in setup.variables if one.is_secret}
+        for name in names:
+            if name not in known:
+                raise InvalidRequest(
+                    f"there is no secret {name!r}: neither you nor the project has it",
+                    field="secrets",
+                )
+        return {name: self._cipher.decrypt(known[name].value or "") for name in names}
 
     async def mask(self, session_id: str, *texts: str) -> list[str]:
         """Mask the secrets of a session in texts; return the masked texts."""

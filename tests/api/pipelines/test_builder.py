@@ -43,7 +43,9 @@ async def test_pipeline_is_built_run_and_awaited(api: Api, agent: FakeAgent, use
     assert detail["run"]["parameters"] == {"epochs": 5, "rates": ["0.1", "0.2"]}
     assert changes[-1] == detail
     # The same name: a new version.
-    builder.notebook("report", "report.ipynb", needs=["check"])
+    builder.notebook("report", "report.ipynb", needs=["check"], secrets={"KEY": "TOKEN"})
+    builder.sub_pipeline("publish", "other", parameters={"epochs": "$epochs"})
+    assert builder.definition.tasks[-1].parameters == {"epochs": "$epochs"}
     assert (await builder.save(user))["version"] == 2
 
 

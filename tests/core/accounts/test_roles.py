@@ -184,6 +184,8 @@ def test_superadmin_has_all_user_actions_on_all_targets_except_personal_ones() -
     # All members of a project may chat with its endpoints.
     personal["endpoint.chat"] = Reach.PROJECT
     personal["folder-import.create"] = Reach.OWN
+    # A run has the permissions of the member who starts it.
+    personal["project-pipeline.run"] = Reach.PROJECT
     for action, row in ACTIONS.items():
         expected = Reach.ALL if Role.USER in row else Reach.NONE
         assert reach(Role.SUPERADMIN, action) is personal.get(action, expected)

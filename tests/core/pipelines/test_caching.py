@@ -55,7 +55,7 @@ class Folder:
         definition = parse_pipeline(HEAD + tasks)
         plan = Plan.of(definition, resolve(definition, given or {}))
         context = RunContext(run, "cached", "p", "f")
-        request = session_request(plan, TaskRun("fit", index, attempt=1), context)
+        request = session_request(plan, TaskRun("fit", index, attempt=1), context, {})
         directory = self.root / "runs" / run
         (directory / "input").mkdir(parents=True, exist_ok=True)
         (directory / "out").mkdir(exist_ok=True)

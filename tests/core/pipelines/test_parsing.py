@@ -68,12 +68,18 @@ tasks:
   continue_on_failure: true
   cache: {files: [train.py], parameters: [epochs]}
   environ: {MODE: slow}
+  secrets: [TOKEN]
   resources: {mem: 2g}
   mounts: [data]
 - name: check
   kind: condition
   condition: {parameter: epochs, operator: ">", value: 1}
   skip: true
+- name: publish
+  kind: pipeline
+  pipeline: publish-model
+  parameters: {rates: $rates, label: 5}
+  needs: [report]
 """
 
 
@@ -85,8 +91,8 @@ def problem_of(text: str) -> tuple[int, str]:
 
 def test_full_definition() -> None:
     pipeline = parse_pipeline(FULL)
-    assert [task.name for task in pipeline.tasks] == ["check", "train", "report"]
-    check, train, report = pipeline.tasks
+    assert [task.name for task in pipeline.tasks] == ["check", "train", "report", "publish"]
+    check, train, report, publish = pipeline.tasks
     assert check.condition is not None
     assert (check.kind, check.condition.operator, check.skip) == ("condition", Operator.MORE, True)
     assert (train.retries, train.retry_delay_seconds, train.timeout_seconds) == (2, 60, 7200)
@@ -95,6 +101,11 @@ def test_full_definition() -> None:
         RunIf.ALWAYS,
         "report.ipynb",
     )
+    assert (publish.pipeline, publish.parameters) == (
+        "publish-model",
+        {"rates": "$rates", "label": 5},
+    )
+    assert train.settings["secrets"] == {"TOKEN": "TOKEN"}
     assert pipeline.settings["mounts"] == [
         {"vfolder": "data", "path": "/home/work/data", "permission": "ro"},
         {"vfolder": "shared"},
@@ -202,7 +213,8 @@ def test_session_request_merges_defaults_and_has_parameters_as_variables() -> No
     plan = Plan.of(definition, resolve(definition, {"epochs": "7", "label": "a'b"}))
     run = TaskRun("train", 1, attempt=1)
     context = RunContext("run-1", "train", "project-1", "folder-1")
-    request = session_request(plan, run, context)
+    request = session_request(plan, run, context, {"TOKEN": "t-1"})
+    assert (request["environ"]["TOKEN"], request["secret_environ"]) == ("t-1", ["TOKEN"])
     assert request["resources"] == {"cpu": "1", "mem": "2g"}
     environ = request["environ"]
     assert (environ["MODE"], environ["LEVEL"], environ["PARAM_EPOCHS"]) == ("slow", "1", "7")
@@ -221,7 +233,7 @@ def test_notebook_runs_with_papermill() -> None:
     definition = parse_pipeline(FULL)
     plan = Plan.of(definition, resolve(definition, {"label": "it's; rm -rf /"}))
     context = RunContext("run-1", "train", "project-1", "folder-1")
-    command = session_request(plan, TaskRun("report", attempt=1), context)["startup_command"]
+    command = session_request(plan, TaskRun("report", attempt=1), context, {})["startup_command"]
     assert "/pipeline/report.ipynb ./report.ipynb" in command
     assert """it'"'"'s; rm""" in command
 

@@ -43,6 +43,7 @@ SETTINGS = st.fixed_dictionaries(
         "mounts": st.just(
             [{"vfolder": "a", "path": "/home/work/a", "permission": "ro"}, {"vfolder": "b"}]
         ),
+        "secrets": st.dictionaries(st.sampled_from(["C", "D"]), st.just("TOKEN"), min_size=1),
         "cluster_size": st.integers(1, 9),
         "priority": st.integers(0, 9),
     },
@@ -91,6 +92,10 @@ def tasks(draw: st.DrawFn) -> tuple[Task, ...]:
             }
         elif kind is TaskKind.CONDITION:
             common["condition"] = Condition("count", draw(st.sampled_from(list(Operator)[:6])), 2)
+        elif kind is TaskKind.PIPELINE:
+            common["pipeline"] = draw(NAMES)
+            given = st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["$count", 1]))
+            common["parameters"] = draw(st.one_of(st.none(), given))
         made.append(Task(name, kind, **common))  # type: ignore[arg-type]
     return tuple(made)
 

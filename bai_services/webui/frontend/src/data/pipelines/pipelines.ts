@@ -8,6 +8,7 @@ export type PipelineRun = Schemas['PipelineRun'];
 export type PipelineSchedule = Schemas['PipelineSchedule'];
 export type PipelineTrigger = Schemas['PipelineTrigger'];
 export type PipelineRunDetail = Schemas['PipelineRunDetail'];
+export type PipelineResults = Schemas['PipelineResults'];
 export type TaskRun = Schemas['PipelineTaskRun'];
 
 export const ENDED = ['succeeded', 'failed', 'cancelled'] as const;
@@ -37,6 +38,13 @@ export const runQuery = (key: string) =>
       state.data && isEnded(state.data.run.status) ? false : REFRESH_MILLIS
   });
 
+/** The outputs and metrics of a run. */
+export const resultsQuery = (key: string) =>
+  queryOptions({
+    queryKey: ['entities', '/pipeline-runs', key, 'results'],
+    queryFn: ({ signal }) => unwrap(api.GET('/pipeline-runs/{key}/results', { signal, ...at(key) }))
+  });
+
 export const checkQuery = (definition: string) =>
   queryOptions({
     queryKey: ['pipeline-check', definition],
@@ -44,8 +52,11 @@ export const checkQuery = (definition: string) =>
     gcTime: 0
   });
 
-/** Save a definition to `pipeline`, or create a pipeline if it is undefined. */
-export function useSavePipeline(pipeline: Pipeline | undefined) {
+/**
+ * Save a definition to `pipeline`, or create a pipeline if it is undefined. `project`: name of the
+ * project that owns the new pipeline; empty: the user owns it.
+ */
+export function useSavePipeline(pipeline: Pipeline | undefined, project: string) {
   return useMutation({
     mutationFn: (definition: string) =>
       pipeline
@@ -55,7 +66,11 @@ export function useSavePipeline(pipeline: Pipeline | undefined) {
               body: { definition, version: pipeline.version }
             })
           )
-        : unwrap(api.POST('/pipelines', { body: { definition, project: null } })),
+        : unwrap(
+            api.POST('/pipelines', {
+              body: { definition, project: project || null, is_project_owned: project !== '' }
+            })
+          ),
     onSettled: refresh
   });
 }

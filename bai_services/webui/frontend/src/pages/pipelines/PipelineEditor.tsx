@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useRef, useState } from 'react';
 import type { EditorView } from '@codemirror/view';
-import { Alert, App, Button, Drawer, Flex, Popconfirm, Skeleton } from 'antd';
+import { Alert, App, Button, Drawer, Flex, Popconfirm, Select, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
@@ -15,7 +15,10 @@ import {
 } from '../../data/pipelines/pipelines';
 import { TextEditor } from '../data/preview/TextEditor';
 import type { GraphTask } from './layout';
+import { GraphEditor, type Positions } from './GraphEditor';
+import { addTask, connectTasks, disconnectTasks, isEditable, removeTasks } from './pipelineText';
 import { TaskGraph } from './TaskGraph';
+import { useHistory } from './useHistory';
 
 const EXAMPLE = `version: 1
 name: example
@@ -40,6 +43,12 @@ tasks:
 `;
 const FILE = 'pipeline.yaml';
 const CHECK_MILLIS = 400;
+const NO_POSITIONS: Positions = {};
+
+interface Version {
+  text: string;
+  positions: Positions;
+}
 
 interface PipelineEditorProps {
   isOpen: boolean;
@@ -94,20 +103,47 @@ function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
   // The initial text: an update of the pipeline must not replace the user's changes.
   const [first] = useState(pipeline?.definition ?? EXAMPLE);
   const [text, setText] = useState(first);
-  const [checked, setChecked] = useState(first);
+  // The text that is checked and shown as a graph, with the positions of moved tasks.
+  const history = useHistory<Version>({ text: first, positions: NO_POSITIONS });
+  const { present, set } = history;
+  const checked = present.text;
   const edited = useCallback(() => setText(editor.current?.state.doc.toString() ?? ''), []);
   useEffect(() => {
-    const timer = setTimeout(() => setChecked(text), CHECK_MILLIS);
+    const timer = setTimeout(() => {
+      if (text !== present.text) {
+        set({ ...present, text });
+      }
+    }, CHECK_MILLIS);
     return () => clearTimeout(timer);
-  }, [text]);
+  }, [text, present, set]);
+  /** Show a version in the editor of the text. */
+  const show = (version: Version | undefined) => {
+    const view = editor.current;
+    if (view && version && view.state.doc.toString() !== version.text) {
+      view.dispatch({
+        changes: { from: 0, to: view.state.doc.length, insert: version.text }
+      });
+    }
+  };
+  /** Apply a change of the graph to the text; return its result. */
+  const change = <T,>(changed: { text: string; result: T } | undefined) => {
+    if (changed && changed.text !== text) {
+      const version = { ...present, text: changed.text };
+      history.set(version);
+      show(version);
+    }
+    return changed?.result;
+  };
   const check = useQuery({ ...checkQuery(checked), enabled: !isReadOnly });
-  const save = useSavePipeline(pipeline);
+  // Name of the project that owns a new pipeline; empty: the user owns it.
+  const [project, setProject] = useState('');
+  const save = useSavePipeline(pipeline, project);
   const remove = useDeletePipeline();
   const [tasks, setTasks] = useState<GraphTask[]>([]);
   if (check.data?.is_valid && check.data.tasks !== tasks) {
     setTasks(check.data.tasks);
   }
-  const isOwner = !pipeline || pipeline.owner_id === me?.id;
+  const canWrite = pipeline?.can_write ?? true;
   const isAdmin = me?.role === 'admin' || me?.role === 'superadmin';
   const submit = () =>
     save.mutate(text, {
@@ -121,7 +157,7 @@ function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
   return (
     <Flex vertical gap="small" style={{ height: '100%' }}>
       <Flex gap="small" wrap align="center">
-        {!isReadOnly && isOwner && (
+        {!isReadOnly && canWrite && (
           <Button
             type="primary"
             onClick={submit}
@@ -131,7 +167,22 @@ function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
             {t('pipelines.save')}
           </Button>
         )}
-        {pipeline && !isReadOnly && (isOwner || isAdmin) && (
+        {!pipeline && !isReadOnly && isAdmin && (
+          <Select
+            aria-label={t('pipelines.owner')}
+            value={project}
+            onChange={setProject}
+            style={{ minWidth: 200 }}
+            options={[
+              { value: '', label: t('pipelines.owner-me') },
+              ...me.projects.map(({ name }) => ({
+                value: name,
+                label: t('pipelines.owner-project', { name })
+              }))
+            ]}
+          />
+        )}
+        {pipeline && !isReadOnly && (canWrite || isAdmin) && (
           <Popconfirm
             title={t('pipelines.delete-question', { name: pipeline.name })}
             okText={t('pipelines.delete')}
@@ -153,13 +204,28 @@ function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
           <TextEditor
             name={FILE}
             text={first}
-            isReadOnly={isReadOnly || !isOwner}
+            isReadOnly={isReadOnly || !canWrite}
             editorRef={editor}
             onEdit={edited}
           />
         </div>
         <div style={{ flex: '1 1 380px', minHeight: 320 }}>
-          <TaskGraph tasks={tasks} height="100%" />
+          {isReadOnly || !canWrite ? (
+            <TaskGraph tasks={tasks} height="100%" />
+          ) : (
+            <GraphEditor
+              tasks={tasks}
+              positions={present.positions}
+              isDisabled={!isEditable(text)}
+              onAdd={(kind, need) => change(addTask(text, kind, need))}
+              onRemove={names => change(removeTasks(text, names))}
+              onConnect={(source, target) => change(connectTasks(text, source, target))}
+              onDisconnect={edges => change(disconnectTasks(text, edges))}
+              onMove={positions => history.set({ ...present, positions })}
+              onUndo={history.canUndo ? () => show(history.undo()) : undefined}
+              onRedo={history.canRedo ? () => show(history.redo()) : undefined}
+            />
+          )}
         </div>
       </Flex>
     </Flex>

@@ -7,6 +7,7 @@ import { LazyDialog } from '../../components/LazyDialog';
 import { PageTitle } from '../../components/PageTitle';
 import { useIsReadOnly } from '../../data/accounts/me';
 import { loadScript } from '../../data/scripts';
+import { Comparison } from './Comparison';
 import { PIPELINES, RUNS } from './entities';
 import { SCHEDULES } from './schedules';
 import { readPipelinesSearch } from './search';
@@ -73,6 +74,11 @@ export function PipelinesPage() {
         items={[
           { key: 'pipelines', label: t('pages.pipelines'), children: list(PIPELINES) },
           { key: 'runs', label: t('pipeline-runs.title'), children: list(RUNS) },
+          {
+            key: 'comparison',
+            label: t('pipeline-runs.comparison'),
+            children: <Comparison pipelineId={search.of} onSelect={of => change({ of })} />
+          },
           { key: 'schedules', label: t('pipeline-schedules.title'), children: list(SCHEDULES) },
           { key: 'triggers', label: t('pipeline-triggers.title'), children: triggers }
         ]}

@@ -19,6 +19,7 @@ import {
 } from '../../data/pipelines/pipelines';
 import { Gantt } from './Gantt';
 import { tasksOfRuns } from './layout';
+import { Results } from './Results';
 import { Status } from './Status';
 import { TaskGraph } from './TaskGraph';
 
@@ -133,6 +134,11 @@ function Details({ detail, now }: { detail: PipelineRunDetail; now: number }) {
             key: 'times',
             label: t('pipeline-runs.times'),
             children: <Gantt runs={shown} now={now} />
+          },
+          {
+            key: 'results',
+            label: t('pipeline-runs.results'),
+            children: <Results runId={run.id} />
           },
           {
             key: 'definition',

@@ -1,4 +1,4 @@
-import { useMemo } from 'react';
+import { useMemo, type CSSProperties } from 'react';
 import {
   Background,
   Controls,
@@ -17,9 +17,9 @@ import { UserText } from '../../components/UserText';
 import { NODE, positionsOf, type GraphTask } from './layout';
 import { Status } from './Status';
 
-type TaskNode = Node<{ task: GraphTask }, 'task'>;
+export type TaskNode = Node<{ task: GraphTask; isEditable?: boolean }, 'task'>;
 
-const NODE_TYPES = { task: TaskBox };
+export const NODE_TYPES = { task: TaskBox };
 
 interface TaskGraphProps {
   tasks: readonly GraphTask[];
@@ -90,9 +90,12 @@ export function TaskGraph({ tasks, height, selected, onSelect }: TaskGraphProps)
   );
 }
 
-function TaskBox({ data: { task }, selected }: NodeProps<TaskNode>) {
+function TaskBox({ data: { task, isEditable }, selected }: NodeProps<TaskNode>) {
   const { t } = useTranslation();
   const { token } = theme.useToken();
+  const handle: CSSProperties = isEditable
+    ? { width: 10, height: 10, background: token.colorPrimary }
+    : { visibility: 'hidden' };
   return (
     <div
       style={{
@@ -108,7 +111,7 @@ function TaskBox({ data: { task }, selected }: NodeProps<TaskNode>) {
         textOverflow: 'ellipsis'
       }}
     >
-      <Handle type="target" position={Position.Left} style={{ visibility: 'hidden' }} />
+      <Handle type="target" position={Position.Left} style={handle} />
       <strong>
         <UserText text={task.name} />
       </strong>
@@ -120,7 +123,7 @@ function TaskBox({ data: { task }, selected }: NodeProps<TaskNode>) {
         )}
         {task.count && ` ${task.count.ended}/${task.count.total}`}
       </div>
-      <Handle type="source" position={Position.Right} style={{ visibility: 'hidden' }} />
+      <Handle type="source" position={Position.Right} style={handle} />
     </div>
   );
 }

@@ -27,7 +27,7 @@ export const PIPELINES: Entity = {
     },
     { key: 'tasks', isSortable: true },
     { key: 'description', isOptional: true },
-    { key: 'owner', isSortable: true },
+    { key: 'owner', isSortable: true, render: item => <Owner pipeline={pipelineOf(item)} /> },
     { key: 'project', isSortable: true, isOptional: true },
     { key: 'version', isSortable: true, isOptional: true },
     { key: 'changed_at', isSortable: true }
@@ -73,6 +73,15 @@ function Name({ pipeline }: { pipeline: Pipeline }) {
     <Link to="/pipelines" search={{ item: pipeline.id, form: 'edit' }}>
       <UserText text={pipeline.name} />
     </Link>
+  );
+}
+
+function Owner({ pipeline }: { pipeline: Pipeline }) {
+  const { t } = useTranslation();
+  return pipeline.owner === null ? (
+    t('pipelines.owner-project', { name: pipeline.project })
+  ) : (
+    <UserText text={pipeline.owner} />
   );
 }
 

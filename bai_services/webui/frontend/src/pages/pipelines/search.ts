@@ -1,7 +1,7 @@
 import { readEntitySearch, type EntitySearch } from '../../components/entities/search';
 import { defined, textIn } from '../../components/list/listSearch';
 
-const TABS = ['runs', 'schedules', 'triggers'] as const;
+const TABS = ['runs', 'comparison', 'schedules', 'triggers'] as const;
 const FORMS = ['new', 'edit', 'start'] as const;
 
 /** State of the page in the URL, without default values; see `TABS`. */
@@ -10,6 +10,8 @@ export interface PipelinesSearch extends EntitySearch {
   form?: (typeof FORMS)[number];
   /** Id of the run in the drawer. */
   run?: string;
+  /** Id of the pipeline whose runs are compared. */
+  of?: string;
 }
 
 /** Parse the state in a URL; ignore invalid values. */
@@ -18,5 +20,6 @@ export const readPipelinesSearch = (search: Record<string, unknown>): PipelinesS
     ...readEntitySearch(search),
     tab: TABS.find(known => known === search['tab']),
     form: FORMS.find(known => known === search['form']),
-    run: textIn(search['run'])
+    run: textIn(search['run']),
+    of: textIn(search['of'])
   });

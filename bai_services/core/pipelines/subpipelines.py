@@ -1,0 +1,127 @@
+"""Sub-pipelines: a run contains the tasks of the pipelines that its tasks name.
+
+The tasks of a sub-pipeline get the name of the containing task as a prefix, such as ``fit/train``.
+The containing task remains, and ends after all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..errors import InvalidRequest
+from .definition import MAX_EDGES, Entry, PipelineDefinition, Task, TaskKind, Value
+from .parameters import check_count, given_value, resolve
+from .settings import merged
+
+# Maximum number of levels of sub-pipelines, and of sub-pipelines of a run.
+MAX_DEPTH = 3
+MAX_SUB_PIPELINES = 20
+# The column of the name of a task run has this size.
+MAX_NAME_CHARACTERS = 64
+SEPARATOR = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class SubPipeline:
+    """A definition with the sub-pipelines that its tasks name, by name."""
+
+    definition: PipelineDefinition
+    children: Mapping[str, SubPipeline]
+
+
+def names_of(definition: PipelineDefinition) -> list[str]:
+    """Return the names of the sub-pipelines of a definition."""
+    tasks = definition.tasks
+    return sorted({task.pipeline for task in tasks if task.kind is TaskKind.PIPELINE})
+
+
+def expanded(root: SubPipeline, values: Mapping[str, Value]) -> PipelineDefinition:
+    """Return the definition of a run with the tasks of all sub-pipelines.
+
+    Raises
+    ------
+    InvalidRequest
+        If a parameter of a sub-pipeline is missing or not valid, a name is too long, or the run
+        would be too large.
+    """
+    definition = root.definition
+    tasks: list[Task] = []
+    for task in definition.tasks:
+        if task.kind is not TaskKind.PIPELINE:
+            tasks.append(task)
+            continue
+        child = root.children[task.pipeline]
+        given = {name: given_value(each, values) for name, each in (task.parameters or {}).items()}
+        inner = _expanded_child(task, child, given)
+        tasks += inner
+        tasks.append(replace(task, needs=[each.name for each in inner]))
+    result = replace(definition, tasks=tasks)
+    check_count(result, values)
+    if sum(len(task.needs) for task in tasks) > MAX_EDGES:
+        raise InvalidRequest(f"the tasks of the run have more than {MAX_EDGES} dependencies")
+    return result
+
+
+def _expanded_child(task: Task, child: SubPipeline, given: Mapping[str, Value]) -> Sequence[Task]:
+    try:
+        values = resolve(child.definition, given)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"task {task.name}: {error.message}", field="parameters") from None
+    definition = expanded(child, values)
+    return [_inside(task, each, definition, values) for each in definition.tasks]
+
+
+def _inside(
+    outer: Task, task: Task, definition: PipelineDefinition, values: Mapping[str, Value]
+) -> Task:
+    name = _prefixed(outer, task.name)
+    if len(name) > MAX_NAME_CHARACTERS:
+        raise InvalidRequest(
+            f"the name of task {name} has more than {MAX_NAME_CHARACTERS} characters"
+        )
+    # A task of a nested sub-pipeline has its parameters already.
+    is_own = not task.entries and task.kind is not TaskKind.PIPELINE
+    return replace(
+        task,
+        name=name,
+        needs=[_prefixed(outer, need) for need in task.needs],
+        entries=[
+            Entry(outer.needs, outer.run_if),
+            *(
+                replace(entry, needs=[_prefixed(outer, need) for need in entry.needs])
+                for entry in task.entries
+            ),
+        ],
+        parameters=values if is_own else task.parameters,
+        settings=merged(definition.settings, task.settings),
+        skip=outer.skip or task.skip,
+    )
+
+
+def _prefixed(outer: Task, name: str) -> str:
+    return f"{outer.name}{SEPARATOR}{name}"
+
+
+def shown_needs(definition: PipelineDefinition) -> Mapping[str, Sequence[str]]:
+    """Return the dependencies that a graph shows, by task.
+
+    A task of a sub-pipeline without dependencies follows those of the containing task, and the
+    containing task follows only the last tasks of the sub-pipeline.
+    """
+    followed = {
+        need
+        for task in definition.tasks
+        if task.kind is not TaskKind.PIPELINE
+        for need in task.needs
+    }
+    found: dict[str, Sequence[str]] = {}
+    for task in definition.tasks:
+        if task.kind is TaskKind.PIPELINE:
+            # Nested containing tasks follow their own last tasks.
+            inner = {each for each in task.needs if each.rpartition(SEPARATOR)[0] == task.name}
+            found[task.name] = [each for each in task.needs if each in inner - followed]
+        else:
+            outer = [entry.needs for entry in reversed(task.entries) if entry.needs]
+            found[task.name] = task.needs or (outer[0] if outer else ())
+    return found

@@ -1,0 +1,80 @@
+"""Permissions for pipelines of users and projects, and for their runs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from bai_services.core.accounts.roles import Caller, Owner, Target, reaches, roles_above
+from bai_services.core.errors import Forbidden
+from bai_services.db.pipelines.definitions import PipelineReader, PipelineRow
+from bai_services.db.pipelines.runs import RunRow
+
+from ..accounts import authorizer
+
+Verb = Literal["run", "write", "delete"]
+
+# Actions on pipelines that belong to a user, and to a project.
+_ACTIONS: dict[Verb, tuple[str, str]] = {
+    "run": ("pipeline.write", "project-pipeline.run"),
+    "write": ("pipeline.write", "project-pipeline.write"),
+    "delete": ("pipeline.manage", "project-pipeline.write"),
+}
+
+
+def reader_of(caller: Caller) -> PipelineReader:
+    """Return what the caller may read: pipelines in reach of the role, and those of projects."""
+    visible = authorizer.visibility(caller, "pipeline.read")
+    return PipelineReader(caller.user_id, visible, caller.projects)
+
+
+def require(caller: Caller, verb: Verb, row: PipelineRow) -> None:
+    """Raise an error if the caller may not do this with a pipeline.
+
+    A run has the permissions of the caller. Therefore the author of the definition of a project's
+    pipeline must not have a lower role than the caller.
+
+    Raises
+    ------
+    Forbidden
+        If the caller may only read the pipeline.
+    """
+    authorizer.require(caller, _action(verb, row), target_of(row))
+    is_above = caller.role in roles_above(row.author_role, "user.write")
+    if verb == "run" and row.owner_id is None and is_above:
+        raise Forbidden(
+            f"a user with the role {row.author_role} has saved pipeline {row.name}; with the role "
+            f"{caller.role}, save it yourself before you run it"
+        )
+
+
+def can_write(caller: Caller, row: PipelineRow) -> bool:
+    return reaches(caller, _action("write", row), target_of(row))
+
+
+def require_run(caller: Caller, action: str, row: RunRow) -> None:
+    """Raise an error if the caller may not perform an action on a run.
+
+    Raises
+    ------
+    Forbidden
+        If the caller may only read the run.
+    """
+    target = Target(row.domain, row.project_id, Owner(row.owner_id, row.owner_role))
+    is_readable = row.is_project_owned and row.project_id in caller.projects
+    if is_readable and not reaches(caller, action, target):
+        raise Forbidden(
+            f"{row.owner} has started this run; only {row.owner} and administrators of the domain "
+            "may change it",
+            action=action,
+        )
+    authorizer.require(caller, action, target)
+
+
+def target_of(row: PipelineRow) -> Target:
+    if row.owner_id is None or row.owner_role is None:
+        return Target(row.domain, row.project_id)
+    return Target(row.domain, row.project_id, Owner(row.owner_id, row.owner_role))
+
+
+def _action(verb: Verb, row: PipelineRow) -> str:
+    return _ACTIONS[verb][row.owner_id is None]

@@ -1,0 +1,50 @@
+"""Outputs and metrics of runs, read from the folder of the pipeline."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core.errors import NotFound
+from tests.testbed.manager import Api
+
+from .test_pipelines import create
+
+TASKS = "tasks:\n- {name: one, command: x, outputs: [model.txt, plots, none]}\n"
+
+
+async def test_outputs_and_metrics_are_read_from_the_folder(api: Api, user: Client) -> None:
+    await api.world.manager.folders.start()
+    made = await create(user, "results", TASKS)
+    key = (await user.post("/pipelines/results/runs", {}))["id"]
+    path = f"/pipeline-runs/{key}/results"
+    found = await user.get(path)
+    assert (found["folder"], found["directory"]) == (made["folder"], f"runs/{key}")
+    assert {each["type"] for each in found["artifacts"]} == {None}
+    assert (found["metrics"], found["metrics_problem"]) == ({}, "")
+
+    async def put(name: str, content: bytes) -> None:
+        target = f"/vfolders/{made['folder']}/content?path=runs/{key}/{name}"
+        assert (await user.http.put(target, content=content)).status_code < 300
+
+    await put("model.txt", b"12345")
+    await put("plots/a.png", b"x")
+    await put("metrics.json", b'{"loss": 0.25, "test": {"f1": 1}}')
+    found = await user.get(path)
+    assert [(each["path"].rpartition("/")[2], each["type"]) for each in found["artifacts"]] == [
+        ("model.txt", "file"),
+        ("plots", "directory"),
+        ("none", None),
+    ]
+    assert found["artifacts"][0]["size"] == 5
+    assert found["metrics"] == {"loss": 0.25, "test.f1": 1.0}
+    await put("metrics.json", b"[" * 70_000)
+    assert "more than 65536 bytes" in (await user.get(path))["metrics_problem"]
+    other = await api.client("user2")
+    with pytest.raises(NotFound):
+        await other.get(path)
+    # The run remains visible without its folder.
+    await user.delete(f"/vfolders/{made['folder']}")
+    await user.post(f"/vfolders/{made['folder']}/purge", {})
+    await api.world.manager.folders.vfolders.wait_for_tasks()
+    assert (await user.get(path))["folder"] is None

@@ -1,0 +1,69 @@
+"""Outputs of runs, and files with metrics."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.pipelines.definition import PipelineDefinition, Task
+from bai_services.core.pipelines.results import (
+    MAX_ARTIFACTS,
+    MAX_METRICS,
+    MAX_METRICS_BYTES,
+    artifact_paths,
+    parse_metrics,
+)
+
+
+def test_paths_are_in_the_directories_of_the_tasks() -> None:
+    tasks = [
+        Task("a", command="x", outputs=["x.csv", "y"]),
+        Task("b", command="x", outputs=["x.csv"]),
+        Task("fit/c", command="x", outputs=["x.csv"]),
+    ]
+    assert artifact_paths(PipelineDefinition("p", tasks=tasks), "r1") == [
+        ("a", "runs/r1/x.csv"),
+        ("a", "runs/r1/y"),
+        ("fit/c", "runs/r1/fit/x.csv"),
+    ]
+    many = [Task("a", command="x", outputs=[f"f{number}" for number in range(300)])]
+    assert len(artifact_paths(PipelineDefinition("p", tasks=many), "r1")) == MAX_ARTIFACTS
+
+
+def test_metrics_are_numbers_with_joined_names() -> None:
+    found = parse_metrics(
+        json.dumps(
+            {"loss": 0.5, "test": {"f1": 1, "note": "x"}, "ok": True, "big": 10**400, "all": [1]}
+        ).encode()
+    )
+    assert found == {"loss": 0.5, "test.f1": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"[" * 60_000, "not valid JSON"),
+        (b'{"a":' * 12_000 + b"1" + b"}" * 4, "not valid JSON"),
+        (b"\xff\xfe", "not valid JSON"),
+        (b"[1]", "must contain a JSON object"),
+        (b" " * (MAX_METRICS_BYTES + 1), "more than 65536 bytes"),
+        (json.dumps(dict.fromkeys(map(str, range(MAX_METRICS + 1)), 1)).encode(), "more than 200"),
+    ],
+    ids=["nested lists", "nested objects", "not UTF-8", "list", "too large", "too many"],
+)
+def test_hostile_metrics_are_refused(content: bytes, problem: str) -> None:
+    with pytest.raises(InvalidRequest, match=problem):
+        parse_metrics(content)
+
+
+@given(st.binary(max_size=300) | st.text('{}[]":,0aeN-', max_size=100).map(str.encode))
+def test_any_content_gives_metrics_or_a_problem(content: bytes) -> None:
+    try:
+        found = parse_metrics(content)
+    except InvalidRequest:
+        return
+    assert all(isinstance(value, float) for value in found.values())
