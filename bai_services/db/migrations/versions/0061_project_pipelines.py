@@ -1,6 +1,6 @@
 """Pipelines of projects; the user of each run, schedule and trigger.
 
-Follows 0059; created 2026-11-27.
+Follows 0060; created 2026-11-27.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0061"
-down_revision = "0059"
+down_revision = "0060"
 
 _ATTACHED = ("pipeline_runs", "pipeline_schedules", "pipeline_triggers")
 

@@ -1,6 +1,6 @@
 """Usage of endpoints by day remains when an endpoint is deleted.
 
-Follows 0059; created 2026-11-27.
+Follows 0062; created 2026-11-27.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from alembic import op
 
 from bai_services.db.tables.base import UtcDateTime
 
-revision = "0064"
-down_revision = "0059"
+revision = "0063"
+down_revision = "0062"
 
 
 def upgrade() -> None:

@@ -1,6 +1,6 @@
 """Trace context of sessions.
 
-Follows 0059; created 2026-11-27.
+Follows 0061; created 2026-11-27.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0063"
-down_revision = "0059"
+revision = "0062"
+down_revision = "0061"
 
 
 def upgrade() -> None:
