@@ -203,7 +203,7 @@ class Placer:
         Return one placement per kernel, in the order main1, sub1, sub2 …; if a kernel does not fit
         now, return None and allocate nothing.
         """
-        if withheld := self._withheld_from(handle):
+        if self._withheld and (withheld := self._withheld_from(handle)):
             with self._without(withheld):
                 return self._place(handle)
         return self._place(handle)
@@ -260,7 +260,7 @@ class Placer:
 
     def count_fitting(self, handle: int) -> int:
         """Return the number of kernels of a request that fit now."""
-        if withheld := self._withheld_from(handle):
+        if self._withheld and (withheld := self._withheld_from(handle)):
             with self._without(withheld):
                 return self._count_fitting(handle)
         return self._count_fitting(handle)
@@ -395,13 +395,17 @@ class Placer:
         """Withhold what another placer withholds."""
         self._withheld = dict(other._withheld)
 
+    @property
+    def is_withholding(self) -> bool:
+        """Whether anything is withheld from any request."""
+        return bool(self._withheld)
+
     def withheld_sets(self) -> list[tuple[str, ...]]:
         """Return the values of ``Request.beside`` for which anything is withheld."""
         return list(self._withheld)
 
     def _withheld_from(self, handle: int) -> tuple[Placement, ...]:
-        withheld = self._withheld
-        return withheld.get(self._requests[handle].request.beside, ()) if withheld else ()
+        return self._withheld.get(self._requests[handle].request.beside, ())
 
     @contextmanager
     def _without(self, withheld: tuple[Placement, ...]) -> Iterator[None]:

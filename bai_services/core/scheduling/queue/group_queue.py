@@ -251,7 +251,8 @@ class GroupQueue:
         if running.id in self.running:
             self.untrack_running(running.id)
         self.running[running.id] = running
-        self.parts.track(running)
+        if self.parts.is_used:
+            self.parts.track(running)
         if running.is_ending:
             self.ending[running.id] = running
         if self.candidates is not None:
@@ -265,7 +266,8 @@ class GroupQueue:
         """Remove a session that is no longer running."""
         running = self.running.pop(session_id)
         self.ending.pop(session_id, None)
-        self.parts.untrack(running)
+        if self.parts.is_used:
+            self.parts.untrack(running)
         if self.candidates is not None:
             self.candidates.remove(session_id)
         if running.ends_at is None:
@@ -293,7 +295,7 @@ class GroupQueue:
 
     def withhold_parts(self, now: datetime) -> None:
         """Keep the reserved parts of agents free for their members, as of now."""
-        if self.parts or self.placer.withheld_sets():
+        if self.parts.is_used or self.placer.is_withholding:
             sets = {shape.pending.request.beside for shape in self.shapes.values()}
             self.parts.apply(self.placer, sets, now)
 

@@ -242,17 +242,16 @@ class ReservedParts:
 
     def __init__(self) -> None:
         self._parts: dict[str, list[HeldAgents]] = {}  # by agent
+        self.is_used = False  # whether any reservation books a part of an agent
         self._held: tuple[HeldAgents, ...] = ()
         self._running: dict[str, dict[str, RunningSession]] = {}  # by agent
         # By agent: the inputs of the last computation, and its results by ``Request.beside``.
         self._known: dict[str, tuple[object, dict[tuple[str, ...], Placement | None]]] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._parts)
-
     def copy(self) -> ReservedParts:
         other = ReservedParts()
         other._parts, other._held, other._known = self._parts, self._held, dict(self._known)
+        other.is_used = self.is_used
         other._running = {key: dict(of) for key, of in self._running.items()}
         return other
 
@@ -264,17 +263,18 @@ class ReservedParts:
         for one in held:
             for agent_id in one.agents if one.booked else ():
                 self._parts.setdefault(agent_id, []).append(one)
+        self.is_used = bool(self._parts)
         self._running = {agent_id: {} for agent_id in self._parts}
-        for session in running if self._parts else ():
+        for session in running if self.is_used else ():
             self.track(session)
 
     def track(self, session: RunningSession) -> None:
-        for placement in session.placements if self._parts else ():
+        for placement in session.placements:
             if placement.agent_id in self._running:
                 self._running[placement.agent_id][session.id] = session
 
     def untrack(self, session: RunningSession) -> None:
-        for placement in session.placements if self._parts else ():
+        for placement in session.placements:
             if placement.agent_id in self._running:
                 self._running[placement.agent_id].pop(session.id, None)
 
