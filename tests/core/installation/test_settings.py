@@ -41,6 +41,7 @@ DATABASES = st.one_of(
         }
     ),
 )
+ENVIRONMENT_NAMES = st.sampled_from(["BAI_BRAND_NAME", "OTEL_EXPORTER_OTLP_ENDPOINT"])
 TEXTS = st.text(st.characters(exclude_categories=["C", "Z"]), max_size=30)
 
 
@@ -59,7 +60,7 @@ def installations(draw: st.DrawFn) -> Installation:
         engine=draw(st.sampled_from(list(EngineKind))),
         storage=tuple(storage),
         ports=Ports(*ports),
-        environment=draw(st.dictionaries(st.just("BAI_BRAND_NAME"), TEXTS, max_size=1)),
+        environment=draw(st.dictionaries(ENVIRONMENT_NAMES, TEXTS, max_size=1)),
         **draw(TLS),
         **draw(DATABASES),
     )

@@ -220,7 +220,7 @@ async def test_phone_sorts_and_selects_all_rows(ui: Sessions, rest: httpx.Client
     await ui.open("/sessions")
     names = ui.page.locator(".ant-table-row", has_text="webui-sort-")
     for order, first in (("Name, ascending", 0), ("Name, descending", 2)):
-        await ui.page.get_by_role("button", name="Sort").click()
+        await ui.page.get_by_role("button", name="Sort", exact=True).click()
         await ui.page.get_by_role("menuitem", name=order).click()
         await expect(names.first).to_contain_text(f"webui-sort-{first}")
         await expect(names.last).to_contain_text(f"webui-sort-{2 - first}")

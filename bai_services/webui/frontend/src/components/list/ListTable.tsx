@@ -110,7 +110,7 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
           />
         )}
         {(!isNarrow || isOpen) && props.filters}
-        {props.toolbar}
+        <div className="bai-list-actions">{props.toolbar}</div>
         {(!isNarrow || isOpen) && (
           <Flex gap="small" style={{ marginInlineStart: 'auto' }}>
             {props.tools}
