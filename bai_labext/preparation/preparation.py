@@ -18,7 +18,11 @@ from bai_labext.preparation.hook import HookResult, find_hook, run_hook
 from bai_labext.preparation.pages import Pages
 from bai_labext.preparation.variables import SavedKernel, Variables
 from bai_services.core.errors import BaiError, Conflict, Forbidden, NotFound
-from bai_services.core.sessions.suspensions import MAX_REPORT_CHARACTERS, MAX_REPORT_ENTRIES
+from bai_services.core.sessions.suspensions import (
+    MAX_REPORT_CHARACTERS,
+    MAX_REPORT_ENTRIES,
+    Purpose,
+)
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +41,9 @@ MARGIN_SECONDS = 2.0
 # A session that still runs this time after the deadline will not be stopped: the preemption was
 # dropped, or the suspension was cancelled.
 CANCELLED_SECONDS = 30.0
+# If the requester stops the session at the deadline, the user can work until then. Variables are
+# saved again this time before the end of the preparation.
+FINAL_SAVE_SECONDS = 8.0
 # Fractions of the time limit, for the pages and for the hook.
 PAGES_PART, HOOK_PART = 0.4, 0.6
 DEFAULT_VARIABLES_MIB = 1024
@@ -76,6 +83,7 @@ class Preparation:
         self._is_done = False
         self.pages = Pages()
         self._returned: dict[str, Any] | None = None
+        self._final_save: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Wait for notices and prepare the session, until the session is stopped."""
@@ -96,6 +104,8 @@ class Preparation:
 
     async def prepare(self, notice: Notice) -> None:
         """Save as much as possible until the deadline, and report it to the manager."""
+        if self._final_save is not None:
+            self._final_save.cancel()
         loop = asyncio.get_running_loop()
         total = max(notice.ends_at - loop.time(), 0.0)
         self._notice, self._is_done, self.pages = notice, False, Pages()
@@ -107,18 +117,53 @@ class Preparation:
             if notice.keeps_variables:
                 left = notice.ends_at - loop.time()
                 kernels = await self._variables.save(left)
-            report = self._report(hook_result, kernels)
-            await asyncio.to_thread(self._write_report, notice, report, kernels)
-            try:
-                await self._link.report_preparation(report)
-            except Conflict:
-                # The deadline has passed, or the stop was cancelled.
-                return
+            is_preparing = await self._send_report(notice, hook_result, kernels)
+            if is_preparing and notice.purpose == Purpose.STOP:
+                self._final_save = asyncio.create_task(
+                    self._save_again(notice, hook_result, kernels), name="final-save"
+                )
         finally:
             self._is_done = True
             self._announce()
             left = max(notice.ends_at - loop.time(), 0.0)
             loop.call_later(left + CANCELLED_SECONDS, self._forget, notice)
+
+    async def _save_again(
+        self, notice: Notice, hook_result: HookResult | None, kernels: list[SavedKernel]
+    ) -> None:
+        """Save the variables again shortly before the deadline.
+
+        The open pages save their documents again without a request.
+        """
+        loop = asyncio.get_running_loop()
+        pause = notice.ends_at - FINAL_SAVE_SECONDS - loop.time()
+        if pause <= 0:
+            return
+        await asyncio.sleep(pause)
+        try:
+            # Check first that the stop was not cancelled: the save interrupts a busy kernel.
+            if not await self._send_report(notice, hook_result, kernels):
+                return
+            if notice.keeps_variables:
+                kernels = await self._variables.save_again(notice.ends_at - loop.time(), kernels)
+            await self._send_report(notice, hook_result, kernels)
+        except BaiError as error:
+            log.warning("the final save was not reported: %s", error)
+        except Exception:
+            log.exception("the final save failed")
+
+    async def _send_report(
+        self, notice: Notice, hook_result: HookResult | None, kernels: list[SavedKernel]
+    ) -> bool:
+        """Store what was saved, and report it; return False if no stop is planned any more."""
+        report = self._report(hook_result, kernels)
+        await asyncio.to_thread(self._write_report, notice, report, kernels)
+        try:
+            await self._link.report_preparation(report)
+        except Conflict:
+            # The deadline has passed, or the stop was cancelled.
+            return False
+        return True
 
     def _forget(self, notice: Notice) -> None:
         """Hide a notice, unless a newer one has replaced it."""

@@ -8,7 +8,7 @@ import json
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,20 @@ class Variables:
         ]
         return list(await asyncio.gather(*jobs))
 
+    async def save_again(self, seconds: float, earlier: Sequence[SavedKernel]) -> list[SavedKernel]:
+        """Replace the dump ``earlier``, unless the new dump lacks variables that it contains."""
+        target, staged = self.folder, self.folder.with_name(f"{self.folder.name}.new")
+        again = await replace(self, folder=staged).save(seconds)
+        if _lacks(again, earlier):
+            await asyncio.to_thread(shutil.rmtree, staged, True)
+            return list(earlier)
+        await asyncio.to_thread(shutil.rmtree, target, True)
+        if again:
+            await asyncio.to_thread(staged.rename, target)
+        return [
+            replace(kernel, folder=f"{target.name}/{Path(kernel.folder).name}") for kernel in again
+        ]
+
     async def _documents(self) -> dict[str, str]:
         """Return the path of the document of each kernel."""
         sessions = await ensure_async(self.settings["session_manager"].list_sessions())
@@ -105,6 +119,18 @@ class Variables:
         finally:
             client.stop_channels()
         return await asyncio.to_thread(_read, folder, path, name)
+
+
+def _lacks(again: Sequence[SavedKernel], earlier: Sequence[SavedKernel]) -> bool:
+    """Return whether variables in ``earlier`` exist in the kernels, but could not be saved again.
+
+    An entry ``*`` of ``skipped`` stands for all variables of a kernel.
+    """
+    skipped = {one.path: {entry.partition(" (")[0] for entry in one.skipped} for one in again}
+    return any(
+        one.saved and (one.path not in skipped or skipped[one.path] & {"*", *one.saved})
+        for one in earlier
+    )
 
 
 def _create_folder(folder: Path) -> None:

@@ -105,14 +105,14 @@ def since(text: str | None, until: str | None = None) -> str:
 
 
 def relative(when: datetime) -> str:
-    """Format a time relative to now: ``just now``, ``4 min ago``, ``in 2 h``.
+    """Format a time relative to now: ``just now``, ``4 min ago``, ``in 45 s``, ``in 2 h``.
 
     For a time more than 30 days away, return the date in the local time zone.
     """
     seconds = (datetime.now(UTC) - when).total_seconds()
     if abs(seconds) > 30 * 86400:
         return when.astimezone().strftime("%Y-%m-%d")
-    if seconds < -60:
+    if seconds <= -1:
         return f"in {duration(-seconds)}"
     return "just now" if seconds < 60 else f"{duration(seconds)} ago"
 

@@ -49,6 +49,8 @@ def shown(value: object) -> str:
     """Return a value from a user for an error message, truncated to 40 characters."""
     if isinstance(value, str):
         return value[:_SHOWN] + ("…" if len(value) > _SHOWN else "")
+    if value is None:
+        return "null"
     # Convert only numbers: the text of any other type can have any length.
     text = number_text(value)
     return shown(text) if text is not None else f"a value of type {type(value).__name__}"

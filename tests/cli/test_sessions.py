@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bai_services.cli import output
-from bai_services.cli.sessions.info import status_text
+from bai_services.cli.sessions.info import status_text, stop_text
 from bai_services.cli.sessions.waiting import (
     _LiveLine,
     _PlainLines,
@@ -366,6 +366,13 @@ def test_exit_code_of_a_stopped_session_does_not_look_like_a_success() -> None:
     session = {"status": "TERMINATED", "result": "failure", "exit_code": 0}
     assert status_text(session) == "FAILED"
     assert status_text({**session, "exit_code": 143}) == "FAILED (143)"
+
+
+def test_announced_stop_has_its_time_and_reason() -> None:
+    stops_at = datetime.now(UTC) + timedelta(seconds=45.5)
+    preemption = {"stops_at": stops_at.isoformat(), "mode": "reschedule", "reason": "preempted"}
+    assert stop_text({"preemption": preemption}) == "in 45 s, then waits in the queue: preempted"
+    assert stop_text({"preemption": None}) == ""
 
 
 def test_times_in_messages_are_local(monkeypatch: pytest.MonkeyPatch) -> None:

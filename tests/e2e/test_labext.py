@@ -23,6 +23,7 @@ from tests.e2e.panel import (
     app_row,
     choose_theme,
     load,
+    open_panel,
     panel_of,
     take_screenshot,
 )
@@ -457,6 +458,71 @@ async def test_suspended_session_returns_with_its_edits_tabs_and_variables(
     assert await lab.run_cell(page, "double(answer), unsaved") == "(84, 'edit')"
     await page.close()
     stop(rest, key)
+
+
+async def test_preempted_session_returns_with_edits_made_after_the_warning(
+    browser: Browser, hub: RunningHub, tmp_path: Path
+) -> None:
+    rest, admin, other = hub.rest("user"), hub.rest("admin"), hub.rest("user2")
+    options = checked(admin.get("/resource-groups/default"), 200)["scheduler_opts"]
+    preemption = {"preemption": {"enabled": True, "grace": "20s"}}
+    checked(admin.patch("/resource-groups/default", json={"scheduler_opts": preemption}), 200)
+    shares = checked(rest.get("/sessions/options"), 200)["limits"]["cuda.shares"]["now"]
+    resources = {"cpu": "1", "mem": "1g", "cuda.shares": shares}
+    session = start(rest, "panel-preempted", resources=resources, priority=1)
+    key = session["id"]
+    page = await browser.new_page()
+    await lab.sign_in(page, hub, "user")
+    await page.goto(f"{hub.url}{session['url']}lab?reset")
+    await lab.open_notebook(page)
+    await open_panel(page)
+    panel = page.locator("#bai-session-panel")
+
+    urgent = {
+        "name": "panel-urgent",
+        "project": "default",
+        "type": "batch",
+        "startup_command": "sleep 600",
+        "priority": 10,
+        "resources": {"cuda.shares": shares},
+    }
+    blocker = checked(other.post("/sessions", json=urgent), 201)["id"]
+    toast = page.locator(".Toastify__toast", has_text="another session needs its resources")
+    await toast.wait_for(timeout=lab.TIMEOUT_MS)
+    await panel.get_by_text("Then it waits in the queue").wait_for()
+    await take_screenshot(page, "preemption-warning", tmp_path)
+    # The first save has ended. This variable and this edit are newer.
+    await wait_until_async(lambda: _has_report(rest, key), 20, "the first save")
+    await lab.run_cell(page, "late_variable = 42")
+    await page.locator(".jp-Notebook-cell .cm-content").last.click()
+    await page.keyboard.insert_text("# late edit")
+
+    await wait_until_async(lambda: _has_status(rest, key, "PENDING"), 90, "the preemption")
+    await panel.get_by_text("was stopped to free its resources").wait_for(timeout=lab.TIMEOUT_MS)
+    await page.locator(".Toastify__toast", has_text="waits in the queue").wait_for()
+    assert await page.locator(".jp-Dialog").count() == 0
+    await take_screenshot(page, "preempted", tmp_path)
+
+    stop(other, blocker)
+    await wait_until_async(lambda: _has_status(rest, key, "RUNNING"), 90, "the return")
+    await panel.get_by_role("button", name="Try now").click()
+    back = page.locator(".Toastify__toast", has_text="The session is running again")
+    await back.wait_for(timeout=lab.TIMEOUT_MS)
+    await back.get_by_role("button", name="Reload").click()
+    notice = page.locator(".Toastify__toast", has_text="The session is back")
+    await notice.wait_for(timeout=lab.TIMEOUT_MS)
+    await page.locator(".jp-NotebookPanel", has_text="# late edit").wait_for()
+    await page.get_by_text("| Idle").wait_for(timeout=lab.TIMEOUT_MS)
+    await notice.get_by_role("button", name="Restore variables").click()
+    await page.locator(".Toastify__toast", has_text="restored: late_variable").wait_for()
+    await page.close()
+    stop(rest, key)
+    checked(admin.patch("/resource-groups/default", json={"scheduler_opts": options}), 200)
+
+
+async def _has_report(rest: Any, key: str) -> bool:
+    answer = rest.get(f"/sessions/{key}/suspension")
+    return answer.status_code == 200 and answer.json()["report"] is not None
 
 
 async def _has_status(rest: Any, key: str, status: str) -> bool:

@@ -17,6 +17,8 @@ COMPOSED = {
     *(f"app-{state}" for state in AppState if state is not AppState.MISSING),
     *(f"enforcement-{level}" for level in (*Level, "unknown")),
     *(f"problem-{kind}" for kind in ("manager", "unreachable", "ended", "signed-out", "other")),
+    *(f"planned-{after}" for after in ("requeue", "suspend", "end")),
+    *(text for after in ("requeue", "suspend") for text in (f"away-{after}", f"{after}-now")),
     *(str(status) for status in Status),
 }
 TEXTS = translator("en").area("lab")

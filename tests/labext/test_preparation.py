@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -14,7 +14,11 @@ from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelMana
 
 from bai_labext.preparation.hook import IMAGE_HOOK, find_hook, run_hook
 from bai_labext.preparation.pages import Pages
+from bai_labext.preparation.preparation import FINAL_SAVE_SECONDS, Notice, Preparation
 from bai_labext.preparation.variables import Variables
+from bai_services.core.errors import Conflict
+from bai_services.core.sessions.suspensions import Purpose
+from tests.testbed.wait import wait_until_async
 
 
 def write_hook(home: Path, script: str) -> Path:
@@ -117,6 +121,70 @@ async def test_variables_are_saved_and_restored(kernel: tuple[Any, str], tmp_pat
     printed = await run_code(manager, other, f"%run -i {tmp_path}/variables/0/restore.py")
     assert printed.startswith("restored: double, x\nnot restored: handle (")
     assert await run_code(manager, other, "print(double(x), j.dumps([]))") == "42 []\n"
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_second_save_replaces_the_first_unless_it_lacks_variables(
+    kernel: tuple[Any, str], tmp_path: Path
+) -> None:
+    manager, kernel_id = kernel
+    settings = {"kernel_manager": manager, "session_manager": OneSession(kernel_id)}
+    variables = Variables(tmp_path / "variables", 2**20, settings)
+    await run_code(manager, kernel_id, "x, gone = 1, 2")
+    first = await variables.save(30)
+    await run_code(manager, kernel_id, "x, y = 5, 6; del gone")
+    second = await variables.save_again(30, first)
+    assert [(one.folder, set(one.saved)) for one in second] == [("variables/0", {"x", "y"})]
+
+    # A variable that can no longer be saved: the earlier dump stays.
+    await run_code(manager, kernel_id, "x, y = 7, (n for n in [1])")
+    assert await variables.save_again(30, second) == second
+    assert not (tmp_path / "variables.new").exists()
+    other = await manager.start_kernel()
+    await run_code(manager, other, f"%run -i {tmp_path}/variables/0/restore.py")
+    assert await run_code(manager, other, "print(x, y)") == "5 6\n"
+
+
+class RecordingLink:
+    """Accepts reports, or rejects them as after a cancelled stop."""
+
+    def __init__(self) -> None:
+        self.reports: list[dict[str, Any]] = []
+        self.is_cancelled = False
+        self.rejections = 0
+
+    async def report_preparation(self, report: dict[str, Any]) -> None:
+        if self.is_cancelled:
+            self.rejections += 1
+            raise Conflict("the session does not prepare for a stop")
+        self.reports.append(report)
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_variables_are_saved_again_shortly_before_a_stop_by_the_manager(
+    kernel: tuple[Any, str], tmp_path: Path, is_cancelled: bool
+) -> None:
+    manager, kernel_id = kernel
+    await run_code(manager, kernel_id, "first = 1")
+    settings = {"kernel_manager": manager, "session_manager": OneSession(kernel_id)}
+    link = RecordingLink()
+
+    def answer() -> None:
+        preparation.pages.finish("page", [], [])
+
+    preparation = Preparation(cast(Any, link), tmp_path, {}, settings, answer)
+    ends_at = asyncio.get_running_loop().time() + FINAL_SAVE_SECONDS + 2
+    notice = Notice(Purpose.STOP, "scheduler", "", ends_at, keeps_variables=True)
+    await preparation.prepare(notice)
+    link.is_cancelled = is_cancelled
+    await run_code(manager, kernel_id, "second = 2")
+    # Before it saves, the final save repeats the first report, to check that the stop is planned.
+    await wait_until_async(
+        lambda: link.rejections == 1 or len(link.reports) == 3, 20, "the final save"
+    )
+    names = {"work.ipynb: first"} | (set() if is_cancelled else {"work.ipynb: second"})
+    assert set(link.reports[-1]["saved_variables"]) == names
 
 
 @pytest.mark.asyncio(loop_scope="function")

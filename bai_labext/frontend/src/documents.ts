@@ -17,11 +17,17 @@ export interface SavedDocuments {
 
 /** Save all changed documents of the page, including those in background tabs. */
 export async function saveDocuments(app: JupyterFrontEnd): Promise<SavedDocuments> {
-  const changed = contextsOf(app).filter(context => context.model.dirty);
+  const changed = changedContextsOf(app);
   const results: SavedDocuments = { saved: [], unsaved: [] };
   await Promise.all(changed.map(context => saveOne(app, context, results)));
   return results;
 }
+
+/** Whether a document of the page has changes that are not saved. */
+export const hasChanges = (app: JupyterFrontEnd): boolean => changedContextsOf(app).length > 0;
+
+const changedContextsOf = (app: JupyterFrontEnd): Context[] =>
+  contextsOf(app).filter(context => context.model.dirty);
 
 function contextsOf(app: JupyterFrontEnd): Context[] {
   const contexts = new Set<Context>();

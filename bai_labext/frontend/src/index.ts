@@ -18,6 +18,12 @@ import { sessionIcon } from './icon';
 import { LauncherTiles } from './launcher';
 import { Model } from './model';
 import { SessionPanel } from './panel';
+import {
+  IPlannedStop,
+  connectionLostPlugin,
+  plannedStopPlugin,
+  type PlannedStop
+} from './plannedStop';
 import { Preparation } from './preparation';
 import { reportPresence } from './presence';
 import { StatusItem } from './status';
@@ -28,10 +34,11 @@ const ID = 'bai-labext:plugin';
 const DEFAULT_POLL_SECONDS = 5;
 const RANK = 50;
 
-const plugin: JupyterFrontEndPlugin<void> = {
+const sessionPlugin: JupyterFrontEndPlugin<void> = {
   id: ID,
   description: 'The session, its apps, folders and its owner’s other sessions.',
   autoStart: true,
+  requires: [IPlannedStop],
   optional: [
     ICommandPalette,
     ILabShell,
@@ -44,6 +51,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
   ],
   activate: async (
     app: JupyterFrontEnd,
+    planned: PlannedStop,
     palette: ICommandPalette | null,
     labShell: ILabShell | null,
     launcher: ILauncher | null,
@@ -60,7 +68,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     ]);
     const model = new Model(api);
     const actions = new Actions(model, t, app);
-    const panel = new SessionPanel(model, actions, t);
+    const panel = new SessionPanel(model, actions, planned, t);
     panel.title.icon = sessionIcon;
     app.shell.add(panel, 'right', { rank: RANK, type: 'Session' });
     restorer?.add(panel, panel.id);
@@ -72,8 +80,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
     };
     addCommands(app, palette, t, actions, show);
     new LauncherTiles(app, launcher, model, actions, t);
-    const preparation = new Preparation(app, api, model, t, stateDb);
-    new StopNotifications(model, t, actions, preparation);
+    new Preparation(app, api, model, t, stateDb, planned, () => actions.signInAgain());
+    new StopNotifications(model, t, actions, planned);
     reportPresence(api);
     const composite = settings?.composite ?? {};
     if (statusBar && composite.statusBar !== false) {
@@ -110,4 +118,4 @@ function addCommands(
   }
 }
 
-export default plugin;
+export default [sessionPlugin, plannedStopPlugin, connectionLostPlugin];

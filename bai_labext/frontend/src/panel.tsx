@@ -7,16 +7,19 @@ import { Apps } from './apps';
 import { Button } from './button';
 import { Charts } from './charts';
 import {
+  afterStop,
   endingCheck,
   idleSecondsLeft,
   idleStepReached,
   keepAlivesOf,
-  secondsLeft
+  secondsLeft,
+  type AfterStop
 } from './stopTimes';
 import { Details } from './details';
 import { Folders } from './folders';
 import { duration, idleCheckTexts } from './format';
 import type { Model } from './model';
+import type { PlannedStop } from './plannedStop';
 import { deviceNotices } from './samples';
 import { Sessions } from './sessions';
 import type { Translate } from './i18n';
@@ -26,6 +29,7 @@ const STOP_NOTICE_SECONDS = 30 * 60;
 interface Props {
   model: Model;
   actions: Actions;
+  planned: PlannedStop;
   t: Translate;
 }
 
@@ -36,6 +40,7 @@ export class SessionPanel extends ReactWidget {
   constructor(
     private readonly model: Model,
     private readonly actions: Actions,
+    private readonly planned: PlannedStop,
     private readonly t: Translate
   ) {
     super();
@@ -51,7 +56,18 @@ export class SessionPanel extends ReactWidget {
   protected override render(): React.ReactElement {
     return (
       <UseSignal signal={this.model.changed}>
-        {() => <Content model={this.model} actions={this.actions} t={this.t} />}
+        {() => (
+          <UseSignal signal={this.planned.changed}>
+            {() => (
+              <Content
+                model={this.model}
+                actions={this.actions}
+                planned={this.planned}
+                t={this.t}
+              />
+            )}
+          </UseSignal>
+        )}
       </UseSignal>
     );
   }
@@ -80,18 +96,18 @@ export class SessionPanel extends ReactWidget {
 }
 
 function Content(props: Props): React.ReactElement {
-  const { model, actions, t } = props;
+  const { model, actions, planned, t } = props;
   const { session, usage } = model;
   // The data was read before the session ended, so its status is outdated.
   const hasEnded = model.trouble?.kind === 'ended';
-  const status = hasEnded ? 'TERMINATED' : session?.status;
+  const status = planned.isAway ? awayStatus(props) : hasEnded ? 'TERMINATED' : session?.status;
   return (
     <>
       <header className="bai-Head">
         <h2>{session?.name ?? t('session')}</h2>
         {status && <span className={`bai-State bai-mod-${status}`}>{t(status)}</span>}
       </header>
-      <TroubleNotice {...props} />
+      {planned.stop ? <PlannedStopNotice {...props} /> : <TroubleNotice {...props} />}
       <Announcements {...props} />
       {!hasEnded && <StopNotice {...props} />}
       {session && !hasEnded && (
@@ -130,18 +146,50 @@ function Content(props: Props): React.ReactElement {
   );
 }
 
+const afterPlannedStop = ({ planned, model }: Props): AfterStop =>
+  afterStop(planned.stop?.purpose ?? '', model.session);
+
+const awayStatus = (props: Props): string =>
+  afterPlannedStop(props) === 'suspend' ? 'SUSPENDED' : 'PENDING';
+
+/** When a suspension or preemption stops the session, what is saved, and what happens next. */
+function PlannedStopNotice(props: Props): React.ReactElement {
+  const { model, actions, planned, t } = props;
+  const after = afterPlannedStop(props);
+  return (
+    <div className="bai-Notice bai-mod-alarm" role="status">
+      {planned.isAway ? (
+        <p>{t(`away-${after}`)}</p>
+      ) : (
+        <>
+          <p>
+            {t('planned-stop', { time: new Date(planned.stop?.endsAt ?? 0).toLocaleTimeString() })}
+          </p>
+          <p>{t(`planned-${after}`)}</p>
+        </>
+      )}
+      <div className="bai-Buttons">
+        <Button label={t('session-page')} onClick={() => actions.openPage()} />
+        {planned.isAway && <Button label={t('try-now')} onClick={() => model.refresh()} />}
+      </div>
+    </div>
+  );
+}
+
 /** Notice of why the panel cannot get current data, with buttons for what the user can do. */
-function TroubleNotice({ model, actions, t }: Props): React.ReactElement {
+function TroubleNotice({ model, actions, planned, t }: Props): React.ReactElement {
   const { trouble } = model;
   if (!trouble) {
     return <></>;
   }
   const { kind, message } = trouble;
+  const isBack = kind === 'signed-out' && planned.hasReturned;
   return (
     <div className="bai-Notice" role="status">
       {/* The tooltip shows the error message, which can contain details for administrators. */}
-      <p title={message}>{t(`problem-${kind}`, { message })}</p>
+      <p title={message}>{isBack ? t('is-back-unsaved') : t(`problem-${kind}`, { message })}</p>
       <div className="bai-Buttons">
+        {isBack && <Button label={t('reload')} onClick={() => window.location.reload()} />}
         {kind === 'signed-out' && (
           <Button label={t('sign-in-again')} onClick={() => actions.signInAgain()} />
         )}

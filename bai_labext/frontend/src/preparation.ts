@@ -6,14 +6,20 @@ import { UUID } from '@lumino/coreutils';
 import * as React from 'react';
 
 import type { Api } from './api';
-import { saveDocuments } from './documents';
+import { hasChanges, saveDocuments } from './documents';
 import { duration } from './format';
 import type { Model } from './model';
 import type { Translate } from './i18n';
+import type { PlannedStop } from './plannedStop';
 import { restoreVariables, type SavedKernel } from './savedVariables';
+import { afterStop } from './stopTimes';
 
 /** JupyterLab truncates longer notifications. */
 const MAX_NOTIFICATION_CHARACTERS = 140;
+/** In the last seconds before the stop, changed documents are saved again at this interval. */
+const FINAL_SECONDS = 10;
+const FINAL_SAVE_INTERVAL_SECONDS = 2;
+const SHORT_NOTICE_MILLISECONDS = 10_000;
 /** Id of the event that the session's server sends when the state has changed. */
 const EVENT = 'https://bai-hub.example/events/preparation';
 
@@ -48,8 +54,7 @@ export class Preparation {
   private countdown: { notification: string; timer: number } | null = null;
   private statusInfo = '';
   private wasUnreachable = false;
-  /** Whether the session has stopped: it was unreachable after the notice. */
-  private hasStopped = false;
+  private isSaving = false;
   private hasShownReturn = false;
 
   constructor(
@@ -57,7 +62,9 @@ export class Preparation {
     private readonly api: Api,
     private readonly model: Model,
     private readonly t: Translate,
-    private readonly stateDb: IStateDB | null
+    private readonly stateDb: IStateDB | null,
+    private readonly planned: PlannedStop,
+    private readonly signInAgain: () => void
   ) {
     app.serviceManager.events.stream.connect((_, emission) => {
       if (emission.schema_id === EVENT) {
@@ -68,29 +75,36 @@ export class Preparation {
     void app.restored.then(() => this.check());
   }
 
-  /** Whether the session stops and will come back, so that its end is not an error. */
-  get isComingBack(): boolean {
-    return this.deadline !== null;
-  }
-
   /** Read the state again when the status text changes, because the event can be lost. */
   private followModel(): void {
     const { session, trouble } = this.model;
     if (trouble) {
       this.wasUnreachable = true;
-      this.hasStopped = this.isComingBack;
-      if (this.isComingBack && trouble.kind === 'ended') {
-        this.endCountdown();
-        this.countdown = { notification: this.info('suspended-now'), timer: 0 };
+      if (trouble.kind === 'signed-out' && this.planned.isAway) {
+        // The sign-in of the page ended with the server. The session has a new one.
+        this.offerReload();
+      } else if (trouble.kind === 'ended' && this.planned.stop && !this.planned.isAway) {
+        this.showAway(this.planned.stop.purpose);
       }
       return;
     }
-    const hasReturned = this.wasUnreachable && this.isComingBack;
+    const hasReturned = this.wasUnreachable && this.planned.stop !== null;
     this.wasUnreachable = false;
     if (session && (session.status_info !== this.statusInfo || hasReturned)) {
       this.statusInfo = session.status_info;
       void this.check();
     }
+  }
+
+  private showAway(purpose: string): void {
+    this.endCountdown();
+    const after = afterStop(purpose, this.model.session);
+    if (after === 'end') {
+      this.planned.clear();
+      return;
+    }
+    this.planned.leave();
+    this.countdown = { notification: this.info(`${after}-now`), timer: 0 };
   }
 
   private async check(): Promise<void> {
@@ -102,13 +116,11 @@ export class Preparation {
     }
     if (state.ahead && !state.ahead.is_done && state.ahead.deadline !== this.deadline) {
       await this.prepare(state.ahead);
-    } else if (!state.ahead && this.isComingBack) {
-      if (this.hasStopped) {
+    } else if (!state.ahead && this.planned.stop) {
+      if (this.planned.isAway) {
         this.offerReload();
       } else {
-        // The stop was cancelled.
-        this.endCountdown();
-        this.deadline = null;
+        this.showCancelled();
       }
     } else if (state.returned && !this.hasShownReturn) {
       this.hasShownReturn = true;
@@ -119,12 +131,23 @@ export class Preparation {
   private async prepare(ahead: StopAhead): Promise<void> {
     this.deadline = ahead.deadline;
     this.startCountdown(ahead);
+    // The session contains what happens after a preemption.
+    this.model.refresh();
     await this.api.answerPreparation({ page: this.page, state: 'saving' }).catch(() => undefined);
-    const results = await saveDocuments(this.app);
-    await this.saveWorkspace().catch(() => results.unsaved.push(this.t('workspace')));
-    await this.api
-      .answerPreparation({ page: this.page, state: 'done', ...results })
-      .catch(() => undefined);
+    await this.save();
+  }
+
+  private async save(): Promise<void> {
+    this.isSaving = true;
+    try {
+      const results = await saveDocuments(this.app);
+      await this.saveWorkspace().catch(() => results.unsaved.push(this.t('workspace')));
+      await this.api.answerPreparation({ page: this.page, state: 'done', ...results });
+    } catch {
+      // The session has already stopped.
+    } finally {
+      this.isSaving = false;
+    }
   }
 
   /** JupyterLab saves the workspace with a delay, which could be too late. */
@@ -147,11 +170,28 @@ export class Preparation {
         time: duration(Math.max(0, (endsAt - Date.now()) / 1000))
       });
     const notification = Notification.warning(text(), { autoClose: false });
-    const timer = window.setInterval(
-      () => Notification.update({ id: notification, message: text() }),
-      1000
-    );
+    const timer = window.setInterval(() => {
+      Notification.update({ id: notification, message: text() });
+      this.saveBefore(endsAt);
+    }, 1000);
     this.countdown = { notification, timer };
+    this.planned.announce({ endsAt, purpose: ahead.purpose, requestedBy: ahead.requested_by });
+  }
+
+  /** Save the changes that the user has made since the first save. */
+  private saveBefore(endsAt: number): void {
+    const left = Math.floor((endsAt - Date.now()) / 1000);
+    const isDue = left >= 0 && left <= FINAL_SECONDS && left % FINAL_SAVE_INTERVAL_SECONDS === 0;
+    if (isDue && !this.isSaving && hasChanges(this.app)) {
+      void this.save();
+    }
+  }
+
+  private showCancelled(): void {
+    this.endCountdown();
+    this.deadline = null;
+    this.planned.clear();
+    Notification.success(this.t('stop-cancelled'), { autoClose: SHORT_NOTICE_MILLISECONDS });
   }
 
   private endCountdown(): void {
@@ -166,14 +206,20 @@ export class Preparation {
     return Notification.info(this.t(key), { autoClose: false });
   }
 
-  /** Offer to reload the page, because the returned session has new kernels. */
+  /**
+   * Offer to reload the page, because the returned session has new kernels. Changes made in the
+   * meantime must first be saved, which requires a new sign-in.
+   */
   private offerReload(): void {
     this.endCountdown();
     this.deadline = null;
-    this.hasStopped = false;
-    Notification.success(this.t('is-back'), {
+    this.planned.clear();
+    const reload = { label: this.t('reload'), callback: () => window.location.reload() };
+    const signIn = { label: this.t('sign-in-again'), callback: this.signInAgain };
+    const hasUnsaved = hasChanges(this.app);
+    Notification.success(this.t(hasUnsaved ? 'is-back-unsaved' : 'is-back'), {
       autoClose: false,
-      actions: [{ label: this.t('reload'), callback: () => window.location.reload() }]
+      actions: hasUnsaved ? [signIn, reload] : [reload]
     });
   }
 

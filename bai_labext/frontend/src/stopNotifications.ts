@@ -12,6 +12,7 @@ import {
 import { duration, idleCheckTexts } from './format';
 import type { Model } from './model';
 import type { Translate } from './i18n';
+import type { PlannedStop } from './plannedStop';
 import type { Session } from './types';
 
 /** Actions that postpone the stop of the session. */
@@ -41,7 +42,7 @@ export class StopNotifications {
     private readonly model: Model,
     private readonly t: Translate,
     private readonly postpone: PostponeActions,
-    private readonly preparation: { isComingBack: boolean }
+    private readonly planned: PlannedStop
   ) {
     model.changed.connect(() => this.check());
   }
@@ -55,7 +56,7 @@ export class StopNotifications {
       this.checkDrain(session);
     }
     const hasEnded = trouble?.kind === 'ended' || (session !== null && isEnded(session));
-    if (hasEnded && !this.hasEnded && !this.preparation.isComingBack) {
+    if (hasEnded && !this.hasEnded && !this.planned.isAway) {
       Notification.error(this.t('has-ended'), { autoClose: false });
     }
     this.hasEnded = hasEnded;

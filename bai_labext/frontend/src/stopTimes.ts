@@ -76,3 +76,20 @@ export function idleStepReached(session: Idleness, now = Date.now()): number | n
 function lowestStep(left: number, steps: readonly number[]): number | null {
   return steps.filter(step => left <= step).at(-1) ?? null;
 }
+
+/** What happens to the session after a planned stop. */
+export type AfterStop = 'requeue' | 'suspend' | 'end';
+
+/**
+ * What happens after a stop with this purpose. The purpose of a preemption is `stop`; its mode is
+ * part of the session.
+ */
+export function afterStop(
+  purpose: string,
+  session: { preemption?: { mode: string } | null } | null
+): AfterStop {
+  if (purpose === 'suspend' || purpose === 'requeue') {
+    return purpose;
+  }
+  return session?.preemption?.mode === 'reschedule' ? 'requeue' : 'end';
+}

@@ -62,6 +62,8 @@ export interface Session {
   is_draining: boolean | null;
   /** The last results of the idle checkers; a manager without idle checkers omits them. */
   idle_checks?: IdleCheck[] | null;
+  /** The announced preemption; `mode` is `reschedule` or `terminate`. */
+  preemption?: { mode: string } | null;
 }
 
 export interface IdleCheck {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 
 import {
+  afterStop,
   endingCheck,
   idleSecondsLeft,
   idleStepReached,
@@ -99,4 +100,12 @@ test('notices do not repeat the rule of the idle check that stops the session fi
   assert.deepEqual(otherNotices({ notices, idle_checks: [check] }), ['other']);
   assert.deepEqual(otherNotices({ notices, idle_checks: [] }), notices);
   assert.deepEqual(otherNotices({ notices }), notices);
+});
+
+test('a preempted session returns to the queue unless the mode of the group ends it', () => {
+  assert.equal(afterStop('suspend', null), 'suspend');
+  assert.equal(afterStop('requeue', { preemption: null }), 'requeue');
+  assert.equal(afterStop('stop', { preemption: { mode: 'reschedule' } }), 'requeue');
+  assert.equal(afterStop('stop', { preemption: { mode: 'terminate' } }), 'end');
+  assert.equal(afterStop('stop', null), 'end');
 });

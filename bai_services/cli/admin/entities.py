@@ -344,7 +344,9 @@ RESOURCE_GROUP = Entity(
         Field("engine", "Engine that runs sessions: process or docker."),
         Field("scheduler", "Order of the queue: fifo, lifo, drf or fair-share."),
         Field(
-            "scheduler_opts", "Options of the scheduler; see the admin guide.", FieldKind.OPTIONS
+            "scheduler_opts",
+            "Options of the scheduler; they replace all stored options. See the admin guide.",
+            FieldKind.OPTIONS,
         ),
         Field("allowed_session_types", "Session type that may run in the group.", FieldKind.LIST),
         *_caps("the group"),

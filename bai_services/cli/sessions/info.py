@@ -69,6 +69,7 @@ def session_screen(connection: Connection, session: Mapping[str, Any]) -> Screen
         code = _exit_code(session)
         screen.add("Result", session["result"] + ("" if code is None else f", exit code {code}"))
     screen.pair(("Ends", units.relative_text(session["ends_at"])), ("Idle stop", _idle(session)))
+    _add_elasticity(screen, session)
     _add_preemption(screen, session)
     for notice in session["notices"]:
         screen.add("Note", units.with_local_times(notice))
@@ -172,17 +173,29 @@ def _idle(session: Mapping[str, Any]) -> str:
     return f"{when} unless the session is used" if when else ""
 
 
+def _add_elasticity(screen: Screen, session: Mapping[str, Any]) -> None:
+    elasticity = session["elasticity"]
+    if elasticity is not None and session["status"] not in ENDED:
+        least, most = units.slots(elasticity["minimum"]), units.slots(elasticity["preferred"])
+        screen.add("Elastic", f"from {least} to {most}")
+
+
 def _add_preemption(screen: Screen, session: Mapping[str, Any]) -> None:
     if not session["is_preemptible"] and session["status"] not in ENDED:
         screen.add("Preemption", "never")
     if session["restart_count"]:
         screen.add("Restarts", f"{session['restart_count']} after preemption")
+    screen.add("Stops", stop_text(session))
+
+
+def stop_text(session: Mapping[str, Any]) -> str:
+    """Return when and why a session is preempted; empty if no stop was announced."""
     preemption = session["preemption"]
     if preemption is None:
-        return
+        return ""
     then = ", then waits in the queue" if preemption["mode"] == "reschedule" else ""
     when = units.relative_text(preemption["stops_at"])
-    screen.add("Stops", f"{when}{then}: {units.with_local_times(preemption['reason'])}")
+    return f"{when}{then}: {units.with_local_times(preemption['reason'])}"
 
 
 def next_commands(session: Mapping[str, Any]) -> Iterable[str]:

@@ -91,6 +91,7 @@ def test_durations_are_stored_in_seconds() -> None:
             "not nan",
             id="default weight is not a number",
         ),
+        pytest.param({"fair_share": {"default_weight": None}}, "not null", id="null"),
     ],
 )
 def test_invalid_option_is_rejected_with_the_reason(options: dict[str, Any], part: str) -> None:

@@ -242,7 +242,7 @@ async def test_preemption_and_budget_are_reported_once(world: World) -> None:
     await step(world)
     assert sorted(await inbox(world, "user")) == [
         ("budget-warning", "project research has used 90% of its budget"),
-        ("session-preempted", "session lab was preempted: stopped"),
+        ("session-preempted", "session lab was stopped: stopped"),
     ]
 
 

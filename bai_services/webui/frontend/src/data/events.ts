@@ -3,6 +3,7 @@ import { onSilence, unreachable } from './client';
 import { currentConnection, reportFailure, reportSuccess } from './connection';
 import { meQuery } from './accounts/me';
 import { queries } from './queries';
+import { takeTurns } from './streamTurns';
 
 const MAX_RETRY_MILLIS = 10_000;
 // The server sends an event at least every 10 s. If the server is gone, the proxy keeps the
@@ -43,10 +44,23 @@ function refreshSessions(): void {
 
 let retryMillis = FIRST_RETRY_MILLIS;
 let retryTimer: number | undefined;
+let isWanted = false;
+let closeStream: () => void = () => undefined;
 
 /** Subscribe to changes of sessions, folders and permissions, which invalidate cached queries. */
 export function followChanges(): void {
-  open();
+  takeTurns(document, navigator.locks, hasTurn => {
+    isWanted = hasTurn;
+    if (hasTurn) {
+      open();
+      // The stream does not repeat the changes since it was closed.
+      void queries.invalidateQueries({ predicate: isNoFileContent });
+    } else {
+      closeStream();
+      window.clearTimeout(retryTimer);
+      retryTimer = undefined;
+    }
+  });
   onSilence(() => void checkAccess(MAX_PROBE_MILLIS));
   window.addEventListener('online', retryConnection);
 }
@@ -68,9 +82,12 @@ const refreshInvitations = () =>
 function open(): void {
   const source = new EventSource(`${config.api}/events`);
   let silenceTimer = 0;
-  const end = () => {
+  closeStream = () => {
     source.close();
     window.clearTimeout(silenceTimer);
+  };
+  const end = () => {
+    closeStream();
     retryTimer = window.setTimeout(() => void reopen(), retryMillis);
     retryMillis = Math.min(retryMillis * 2, MAX_RETRY_MILLIS);
     // The event stream does not report why it has ended.
@@ -130,11 +147,16 @@ function open(): void {
 
 // The content of a file is not loaded again, because an open editor must keep its text.
 const isListing = ({ queryKey }: { queryKey: readonly unknown[] }) => queryKey[1] !== 'content';
+const isNoFileContent = ({ queryKey }: { queryKey: readonly unknown[] }) =>
+  queryKey[0] !== 'files' || isListing({ queryKey });
 
 async function reopen(): Promise<void> {
   retryTimer = undefined;
   await checkAccess();
   const { state } = currentConnection();
+  if (!isWanted) {
+    return;
+  }
   if (state === 'online') {
     open();
   } else if (state === 'lost') {
@@ -156,8 +178,6 @@ export async function checkAccess(maxMillis = MAX_RESPONSE_MILLIS): Promise<void
   const wasLost = currentConnection().state === 'lost';
   reportSuccess();
   if (wasLost) {
-    await queries.invalidateQueries({
-      predicate: ({ queryKey }) => queryKey[0] !== 'files' || isListing({ queryKey })
-    });
+    await queries.invalidateQueries({ predicate: isNoFileContent });
   }
 }

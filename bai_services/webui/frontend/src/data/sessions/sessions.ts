@@ -59,6 +59,10 @@ const SUSPENSION_CODES = ['suspending-by', 'requeuing-by', 'suspended-by', 'susp
 export const hasSuspension = ({ status, status_coded: coded }: Session) =>
   status === 'SUSPENDED' || SUSPENSION_CODES.includes(coded?.code ?? '');
 
+/** Whether an interactive session was preempted, and waits to start again with its home. */
+export const wasPreempted = (session: Session) =>
+  isPending(session) && session.type === 'interactive' && session.restart_count > 0;
+
 /** The URL of a running interactive session's server; null for any other session. */
 export const serverUrl = (session: Session) =>
   session.type === 'interactive' && session.status === 'RUNNING' ? session.url : null;

@@ -54,9 +54,11 @@ export function PreemptionOptions({ group, isWriter }: PreemptionOptionsProps) {
         <>
           <Facts options={optionsOf(group)} />
           {isWriter && (
-            <Button size="small" onClick={() => setIsEdited(true)} style={{ marginTop: 8 }}>
-              {t('preemptions.edit')}
-            </Button>
+            <div style={{ marginTop: 8 }}>
+              <Button size="small" onClick={() => setIsEdited(true)}>
+                {t('preemptions.edit')}
+              </Button>
+            </div>
           )}
         </>
       )}
@@ -112,12 +114,12 @@ function OptionsForm({ group, onClose }: { group: Item; onClose: () => void }) {
     values.map(value => ({ value, label: t(`preemptions.${prefix}-${value}`) }));
   return (
     <Form<Options> layout="vertical" initialValues={optionsOf(group)} onFinish={submit}>
-      {save.error && <Alert type="error" showIcon title={save.error.message} />}
       <Form.Item name="enabled" label={t('preemptions.enabled')} valuePropName="checked">
         <Switch />
       </Form.Item>
       <Form.Item
         name="preemptible_priority"
+        rules={[{ required: true }]}
         label={t('preemptions.preemptible-priority')}
         extra={t('preemptions.preemptible-priority-help')}
       >
@@ -150,6 +152,15 @@ function OptionsForm({ group, onClose }: { group: Item; onClose: () => void }) {
       <Form.Item name="grace" label={t('preemptions.grace')} extra={t('preemptions.duration-help')}>
         <Input />
       </Form.Item>
+      {save.error && (
+        <Alert
+          type="error"
+          showIcon
+          role="alert"
+          title={save.error.message}
+          style={{ marginBottom: 12 }}
+        />
+      )}
       <Button type="primary" size="small" htmlType="submit" loading={save.isPending}>
         {t('entities.save')}
       </Button>{' '}

@@ -3,7 +3,6 @@ import { useTranslation } from 'react-i18next';
 import { formatSeconds, formatTime, useNow } from '../../../components/time';
 import { reasonText } from '../../../i18n/reasonText';
 import {
-  endOf,
   stoppingChecks,
   useChangeSession,
   type IdleCheck,
@@ -18,7 +17,9 @@ export const isShown = (check: IdleCheck) => check.ends_at !== null || check.all
 
 /** Whether the drawer has a time limit to show for a running session. */
 export const hasLimits = (session: Session) =>
-  endOf(session) !== undefined || stoppingChecks(session).some(isShown);
+  session.idle_ends_at !== null ||
+  session.ends_at !== null ||
+  stoppingChecks(session).some(isShown);
 
 /** The end set by an idle checker, the rule, and buttons to postpone or prevent the end. */
 export function CheckLimit({ check, session }: { check: IdleCheck; session: Session }) {

@@ -12,6 +12,7 @@ import {
   serverUrl,
   sessionQuery,
   useStopSessions,
+  wasPreempted,
   type Session
 } from '../../../data/sessions/sessions';
 import { CommandLine } from './CommandLine';
@@ -127,7 +128,9 @@ function SessionDetail({ session, panel }: SessionDetailProps) {
   return (
     <>
       <StartProgress session={session} />
-      {hasSuspension(session) && !isOnlyRead(session) && <Suspension session={session} />}
+      {(hasSuspension(session) || wasPreempted(session)) && !isOnlyRead(session) && (
+        <Suspension session={session} />
+      )}
       {isPending(session) && <WhyPending session={session} />}
       <SessionFacts session={session} />
       <SessionTabs session={session} panel={panel} />

@@ -3,13 +3,26 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
 import { formatSeconds, formatTime, useNow } from '../../../components/time';
-import { suspensionQuery, useResumeSession, type Session } from '../../../data/sessions/sessions';
+import { ApiError } from '../../../data/client';
+import {
+  suspensionQuery,
+  useResumeSession,
+  wasPreempted,
+  type Session
+} from '../../../data/sessions/sessions';
+
+const NOT_FOUND = 404;
 
 /** State of a suspension: time left for saving, what was saved, and when the home is deleted. */
 export function Suspension({ session }: { session: Session }) {
   const { t, i18n } = useTranslation();
   const { data, error, refetch } = useQuery(suspensionQuery(session));
   const now = useNow();
+  const isWaiting = wasPreempted(session);
+  if (error instanceof ApiError && error.status === NOT_FOUND) {
+    // A preempted session that saved nothing.
+    return null;
+  }
   if (error) {
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
   }
@@ -21,7 +34,9 @@ export function Suspension({ session }: { session: Session }) {
   const title =
     data.phase === 'preparing'
       ? t('sessions.suspension-preparing', { name: data.requested_by, time })
-      : t(`sessions.suspension-${data.phase}`, { name: data.requested_by });
+      : t(`sessions.suspension-${isWaiting ? 'preempted' : data.phase}`, {
+          name: data.requested_by
+        });
   const { report } = data;
   const facts: [string, string][] = [
     ['expires', data.expires_at ? formatTime(data.expires_at, i18n.language) : ''],

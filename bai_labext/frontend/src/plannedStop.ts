@@ -1,0 +1,97 @@
+import {
+  ConnectionLost,
+  IConnectionLost,
+  type JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { Token } from '@lumino/coreutils';
+import { type ISignal, Signal } from '@lumino/signaling';
+
+export interface Stop {
+  /** Time of the stop on the clock of this browser, in milliseconds. */
+  endsAt: number;
+  purpose: string;
+  requestedBy: string;
+}
+
+/**
+ * A planned suspension or preemption of the session: announced, or carried out while the page is
+ * open.
+ */
+export class PlannedStop {
+  private announced: Stop | null = null;
+  private away = false;
+  private returned = false;
+  private readonly _changed = new Signal<this, void>(this);
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** The stop that was announced; null: none. */
+  get stop(): Stop | null {
+    return this.announced;
+  }
+
+  /** Whether the session has been stopped as planned. */
+  get isAway(): boolean {
+    return this.away;
+  }
+
+  /** Whether the session runs again, with a server that does not know the sign-in of this page. */
+  get hasReturned(): boolean {
+    return this.returned;
+  }
+
+  announce(stop: Stop): void {
+    this.announced = stop;
+    this.away = this.returned = false;
+    this._changed.emit();
+  }
+
+  /** The server of the session no longer responds. */
+  leave(): void {
+    if (this.announced && !this.away) {
+      this.away = true;
+      this._changed.emit();
+    }
+  }
+
+  /** The session runs again, or its stop was cancelled. */
+  clear(): void {
+    if (this.announced) {
+      this.announced = null;
+      this.returned = this.away;
+      this.away = false;
+      this._changed.emit();
+    }
+  }
+}
+
+export const IPlannedStop = new Token<PlannedStop>('bai-labext:IPlannedStop');
+
+export const plannedStopPlugin: JupyterFrontEndPlugin<PlannedStop> = {
+  id: 'bai-labext:planned-stop',
+  description: 'The planned stop of the session.',
+  autoStart: true,
+  provides: IPlannedStop,
+  activate: () => new PlannedStop()
+};
+
+/**
+ * Replaces the dialog of JupyterLab's hub extension, which offers to restart the server. During a
+ * planned stop, the panel shows why the server does not respond.
+ */
+export const connectionLostPlugin: JupyterFrontEndPlugin<IConnectionLost> = {
+  id: 'bai-labext:connection-lost',
+  description: 'Shows that the connection to the session is lost.',
+  autoStart: true,
+  requires: [IPlannedStop],
+  provides: IConnectionLost,
+  activate:
+    (_, planned: PlannedStop): IConnectionLost =>
+    async (manager, error, translator) => {
+      if (!planned.stop) {
+        await ConnectionLost(manager, error, translator);
+      }
+    }
+};
