@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from bai_services.core.errors import Unavailable
 from bai_services.core.serving.gateway_records import EndpointRoute
+from bai_services.gateway.haproxy import configuration
 from bai_services.gateway.haproxy.configuration import UNDECIDED, Settings
 from bai_services.gateway.haproxy.process import HaproxyProcess
 from bai_services.gateway.haproxy.runtime import MAX_LINE_BYTES, Runtime
@@ -239,6 +240,72 @@ async def test_slow_body_occupies_no_slot_of_a_replica(
     assert f'"bytes": {length}'.encode() in await reader.read()
     assert was_passed_on(upstream) == is_passed_on
     writer.close()
+
+
+async def test_slow_and_idle_clients_end(
+    bed: Bed, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heads and bodies that do not arrive, and a client that never reads the response."""
+    for name in ("HEAD_SECONDS", "BODY_SECONDS", "STALLED_SECONDS"):
+        monkeypatch.setattr(configuration, name, 1.0)
+    await bed.gateway()
+    await bed.ready(gateway=1)
+    port = bed.gateways[1].port
+    path = "GET /services/bai-serve/chat"
+    headers = f" HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {TOKEN}\r\n"
+    found = []
+    for sent in (f"{path}/echo HT", f"{path}/echo{headers}Content-Length: 100\r\n\r\nx"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        bed.stack.callback(writer.close)
+        writer.write(sent.encode())
+        found.append((await reader.readline()).split()[1])
+    assert found == [b"408", b"408"]
+    assert not upstream.requests
+    silent, writer = await asyncio.open_connection("127.0.0.1", port)
+    bed.stack.callback(writer.close)
+    async with asyncio.timeout(10):
+        await silent.read()  # The connection is closed.
+    _, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**16)
+    bed.stack.callback(writer.close)
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    writer.write(f"{path}/endless{headers}\r\n".encode())
+    await wait_until_async(lambda: upstream.cancelled == 1, 10, "end at the replica")
+
+
+async def test_a_thousand_idle_connections(bed: Bed, upstream: Upstream) -> None:
+    port = bed.gateways[0].port
+    opened = [asyncio.open_connection("127.0.0.1", port) for _ in range(1000)]
+    for _, writer in await asyncio.gather(*opened):
+        bed.stack.callback(writer.close)
+    async with bed.http.get(bed.url("/echo")) as response:
+        assert response.status == 200
+    assert was_passed_on(upstream)
+    # They occupy no connection of the gateway itself.
+    assert not bed.gateways[0].connections
+
+
+async def test_pools_of_deleted_endpoints_are_used_again(bed: Bed) -> None:
+    """More endpoints and revisions follow each other than there are pools and slots."""
+    upstream = await bed.upstream()
+    await bed.manager.set()
+    await bed.gateway()
+    (haproxy,) = bed.haproxies
+    for number in range(10):
+        route = upstream.route(id=f"r{number}", revision_id=f"v{number}")
+        token = token_route(id=f"t{number}")
+        await bed.manager.set(
+            endpoint_route(
+                route, id=f"e{number}", name=f"n{number}", weights={f"v{number}": 1},
+                tokens=(token,),
+            )
+        )  # fmt: skip
+        await bed.ready()
+        await bed.applied()
+        async with bed.http.get(bed.url("/echo", name=f"n{number}")) as response:
+            assert response.status == 200
+        assert was_passed_on(upstream)
+    await bed.set()
+    assert haproxy.starts == 1
 
 
 async def test_host_name_with_a_slash_chooses_no_revision(bed: Bed) -> None:

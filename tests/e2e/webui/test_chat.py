@@ -165,8 +165,8 @@ async def read_statistics(ui: Chat, served: dict[str, Any]) -> None:
     await ui.page.get_by_role("combobox", name="Group by").click()
     await ui.page.locator(".ant-select-dropdown:visible").get_by_title("Token").click()
     await ranking.get_by_text(f"{served['name']} · Chat page").wait_for()
-    export = ui.page.get_by_role("link", name="Export")
-    address = await export.first.get_attribute("href") or ""
+    export = ui.page.get_by_role("link", name="Download as CSV", exact=True)
+    address = await export.get_attribute("href") or ""
     assert "/endpoint-usage?" in address and "by=token" in address
     assert await violations_in_both_themes(ui.page) == []
     await ui.page.goto(f"{ui.page.url.partition('/statistics')[0]}/endpoints?item={served['id']}")

@@ -5,6 +5,8 @@ type Every = EndpointReportRequest['every'];
 
 const DAY_MILLIS = 86_400_000;
 export const COUNTS = ['requests', 'input_tokens', 'output_tokens'] as const;
+// Distinguishable in the light and in the dark theme.
+const COLORS = ['#5070dd', '#3fa34d', '#e08a1e'];
 export type Count = (typeof COUNTS)[number];
 
 /** Requests and tokens in one interval; `start` is a day of UTC. */
@@ -64,6 +66,7 @@ export function requestsOption(
   const axis = { type: 'value', min: 0, minInterval: 1, axisLabel: { formatter: format } };
   return {
     grid: { left: 8, right: 12, top: 32, bottom: 4, containLabel: true },
+    color: COLORS,
     legend: { top: 0 },
     tooltip: {
       trigger: 'axis',
