@@ -53,7 +53,7 @@ async def test_pipeline_is_created_run_and_cancelled(bai: Bai, api: Api, tmp_pat
     compared = await bai("pipeline", "compare", key, "--json", by="user")
     (row,) = json.loads(compared.stdout)
     assert (row["id"], row["parameters"], row["metrics"]) == (key, {"epochs": 2}, {})
-    assert "epochs" in (await bai("pipeline", "compare", key, by="user")).stdout
+    assert "EPOCHS" in (await bai("pipeline", "compare", key, by="user")).stdout
     assert (await bai("pipeline", "cancel", key, by="user")).code == 0
     watched = await bai("pipeline", "watch", key, "--json", by="user")
     assert "the run is cancelled" in watched.stderr

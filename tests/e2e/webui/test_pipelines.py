@@ -9,9 +9,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from playwright.async_api import FloatRect, Locator, expect
 
 from tests.e2e.sessions import checked
 from tests.hub import RunningHub
+from tests.testbed.wait import wait_until_async
 
 from .conftest import Opener
 from .entities_page import Entities
@@ -81,6 +83,123 @@ async def test_pipeline_is_written_run_and_approved(
         assert "done" in log
     finally:
         rest.delete(f"/pipelines/{name}")
+
+
+GRAPH = """\
+version: 1
+name: {name}
+tasks:
+# The data.
+- {{name: first, command: x}}
+- {{name: second, command: y}}
+"""
+
+
+async def open_editor(ui: Entities, text: str) -> tuple[Locator, Locator]:
+    """Open a new pipeline with a definition; return its graph and its text."""
+    page = ui.page
+    await page.get_by_role("button", name="New pipeline").click()
+    editor = page.get_by_role("textbox", name="pipeline.yaml")
+    await editor.click()
+    await page.keyboard.press("Control+A")
+    await page.keyboard.insert_text(text)
+    graph = page.get_by_role("group", name="Graph of the tasks")
+    await graph.get_by_text("second", exact=True).wait_for()
+    return graph, editor
+
+
+async def test_graph_is_edited_by_mouse(
+    opened: Opener[Entities], rest: httpx.Client, tmp_path: Path
+) -> None:
+    name = f"pipe-{secrets.token_hex(3)}"
+    try:
+        ui = await opened(Entities, "user2", "/pipelines")
+        page = ui.page
+        graph, editor = await open_editor(ui, GRAPH.format(name=name))
+        first, second = (graph.locator(f"[data-id={each}]") for each in ("first", "second"))
+        # A dependency is drawn from the output of a task to the input of another.
+        await first.locator(".react-flow__handle.source").drag_to(
+            second.locator(".react-flow__handle.target")
+        )
+        await expect(editor).to_contain_text("{name: second, command: y, needs: [first]}")
+        # A horizontal line has no height, so it counts as hidden.
+        await graph.locator(".react-flow__edge").wait_for(state="attached")
+        # A task is added after the selected one.
+        await second.click()
+        await page.get_by_role("button", name="Add task").click()
+        await graph.locator("[data-id=command-1]").wait_for()
+        await expect(editor).to_contain_text("needs: [second]}")
+        # A moved task stays where it is, until undo.
+        before = await second.bounding_box()
+        assert before is not None
+        await page.mouse.move(before["x"] + 60, before["y"] + 20)
+        await page.mouse.down()
+        await page.mouse.move(before["x"] + 60, before["y"] + 90, steps=5)
+        await page.mouse.up()
+        moved = await second.bounding_box()
+        assert moved is not None
+        assert moved["y"] > before["y"] + 40
+        undo = page.get_by_role("button", name="Undo")
+        await undo.click()
+        await wait_until_async(lambda: is_at(second, before), 10, "the task to move back")
+        await undo.click()
+        await expect(graph.locator("[data-id=command-1]")).to_have_count(0)
+        await page.get_by_role("button", name="Redo").click()
+        await graph.locator("[data-id=command-1]").click()
+        await page.get_by_role("button", name="Remove", exact=True).click()
+        await expect(graph.locator("[data-id=command-1]")).to_have_count(0)
+        await page.get_by_role("button", name="Save", exact=True).click()
+        await page.get_by_role("row").filter(has_text=name).wait_for()
+        saved = checked(rest.get(f"/pipelines/{name}"), 200)["definition"]
+        # The comment and the format remain.
+        assert saved == GRAPH.format(name=name).replace(
+            "command: y}", "command: y, needs: [first]}"
+        )
+    finally:
+        rest.delete(f"/pipelines/{name}")
+
+
+async def is_at(task: Locator, box: FloatRect) -> bool:
+    current = await task.bounding_box()
+    return current is not None and abs(current["y"] - box["y"]) < 2
+
+
+async def test_graph_is_edited_by_keyboard(
+    opened: Opener[Entities], rest: httpx.Client, tmp_path: Path
+) -> None:
+    name = f"pipe-{secrets.token_hex(3)}"
+    ui = await opened(Entities, "user2", "/pipelines")
+    page = ui.page
+    graph, editor = await open_editor(ui, GRAPH.format(name=name))
+    first, second = (graph.locator(f"[data-id={each}]") for each in ("first", "second"))
+    await first.focus()
+    await page.keyboard.press("c")
+    await page.get_by_text("Select the task that follows first").wait_for()
+    await page.keyboard.press("Tab")
+    await expect(second).to_be_focused()
+    await page.keyboard.press("c")
+    await expect(editor).to_contain_text("needs: [first]}")
+    # The new task has the focus, so another one follows it.
+    await second.focus()
+    await page.keyboard.press("a")
+    await expect(graph.locator("[data-id=command-1]")).to_be_focused()
+    await page.keyboard.press("a")
+    await expect(graph.locator("[data-id=command-2]")).to_be_focused()
+    await expect(editor).to_contain_text("needs: [command-1]}")
+    # A cycle is not possible.
+    await page.keyboard.press("c")
+    await first.focus()
+    await page.keyboard.press("c")
+    await expect(editor).not_to_contain_text("needs: [command-2]}")
+    await graph.locator("[data-id=command-2]").focus()
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("Delete")
+    await expect(graph.locator("[data-id=command-2]")).to_have_count(0)
+    await first.focus()
+    await page.keyboard.press("Control+z")
+    await graph.locator("[data-id=command-2]").wait_for()
+    await page.keyboard.press("Control+Shift+z")
+    await expect(graph.locator("[data-id=command-2]")).to_have_count(0)
 
 
 async def test_schedule_and_trigger_are_created(

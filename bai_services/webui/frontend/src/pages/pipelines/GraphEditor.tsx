@@ -18,6 +18,8 @@ import { makesCycle } from './pipelineText';
 import { NODE_TYPES, type TaskNode } from './TaskGraph';
 
 const KINDS = ['command', 'notebook', 'approval', 'pipeline'] as const;
+// A new task is hidden until it is measured.
+const MAX_FOCUS_FRAMES = 60;
 const DELETE_KEYS = ['Delete', 'Backspace'];
 
 /** Positions of tasks that the user has moved, by name. */
@@ -89,10 +91,12 @@ function Graph(props: GraphEditorProps) {
   useEffect(() => {
     const name = next.current;
     if (name !== undefined && tasks.some(task => task.name === name)) {
-      box.current?.querySelector<HTMLElement>(`[data-id="${CSS.escape(name)}"]`)?.focus();
       next.current = undefined;
+      // A task outside the view is not in the document.
+      void fitView({ maxZoom: 1 });
+      focusSoon(box.current, name, MAX_FOCUS_FRAMES);
     }
-  }, [tasks]);
+  }, [tasks, fitView]);
 
   const select = (changes: readonly (NodeChange<TaskNode> | EdgeChange)[]) => {
     const found = changes.filter(change => change.type === 'select');
@@ -258,4 +262,12 @@ function Graph(props: GraphEditorProps) {
       </div>
     </Flex>
   );
+}
+
+function focusSoon(box: HTMLElement | null, name: string, frames: number) {
+  const node = box?.querySelector<HTMLElement>(`[data-id="${CSS.escape(name)}"]`);
+  node?.focus();
+  if (frames > 0 && (!node || document.activeElement !== node)) {
+    requestAnimationFrame(() => focusSoon(box, name, frames - 1));
+  }
 }
