@@ -50,9 +50,9 @@ class ScalingRule(ResponseModel):
 
 class Endpoint(ResponseModel):
     """``url``: the endpoint's own host name if the installation has a domain for endpoints, else a
-    path. ``status``: ready, deploying, scaling, paused, failed or stopping.
-    ``problem``: the last problem of the target revision. ``weights``: shares of the requests by
-    revision. ``scaling``: the rule that sets ``replicas``; null: a fixed number.
+    path. ``path``: the path at the Hub's host. ``status``: ready, deploying, scaling, paused,
+    failed or stopping. ``problem``: the last problem of the target revision. ``weights``: shares of
+    the requests by revision. ``scaling``: the rule that sets ``replicas``; null: a fixed number.
     """
 
     id: str
@@ -60,6 +60,7 @@ class Endpoint(ResponseModel):
     version: int
     name: str
     url: str
+    path: str
     owner: str
     owner_id: str
     domain: str

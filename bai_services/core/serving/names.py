@@ -50,4 +50,8 @@ class EndpointAddresses:
         """
         if self.domain:
             return f"{self.scheme}://{name}.{self.domain}/"
+        return self.path_of(name)
+
+    def path_of(self, name: str) -> str:
+        """Return the path of an endpoint at the Hub's host, also if it has its own host name."""
         return f"{self.prefix}/{name}/"

@@ -60,7 +60,8 @@ class EndpointStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """An endpoint. ``problem``: the last problem of the target revision, "" without a problem.
+    """An endpoint. ``path``: its path at the Hub's host, also if ``url`` has another host name.
+    ``problem``: the last problem of the target revision, "" without a problem.
     ``ready_replicas``, ``starting_replicas``: totals of all revisions. ``scaling``: the rule that
     sets ``replicas``, None for a fixed number; ``scaling_reason``: why the rule has set this
     number.
@@ -71,6 +72,7 @@ class Endpoint:
     version: int
     name: str
     url: str
+    path: str
     owner: str
     owner_id: str
     domain: str

@@ -536,6 +536,7 @@ class Endpoints:
             **{
                 **values,
                 "url": self._addresses.of(row.name),
+                "path": self._addresses.path_of(row.name),
                 "status": _status_of(row),
                 "tags": separated(row.tags),
                 "scaling_reason": "" if reason is None else str(CodedText.from_json(reason)),

@@ -144,6 +144,7 @@ async def test_replica_becomes_ready_and_is_routed(api: Api) -> None:
     user = await api.client("user")
     made = await make(api, user)
     assert (made["status"], made["url"]) == ("deploying", "/services/bai-serve/llm/")
+    assert made["path"] == made["url"]
     await step(api, 2)
     (replica,) = await replicas(user)
     session = await user.get(f"/sessions/{replica['id']}")

@@ -49,6 +49,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         sent = body["messages"]
         text = sent[-1]["content"]
+        if text == "redirect":
+            self.send_response(307)
+            self.send_header("Location", "/hub/api/user")
+            self.end_headers()
+            return
         self.head("text/event-stream")
         said = [m["role"] + ": " + json.dumps(m["content"]) for m in sent]
         self.event(" | ".join([body["model"], *said]) + f" t={body.get('temperature')}\n\n")
@@ -153,6 +158,11 @@ async def test_member_of_the_project_chats_with_an_endpoint(
                 "the count of the requests",
             )
         assert checked(rest.get("/chats"), 200)["items"] == []
+        # The page follows no redirect, because it sends a token.
+        await ui.page.goto(f"{hub.url}/services/bai/chat?endpoint={served['name']}")
+        await ui.card(1).get_by_text("echo-1").wait_for()
+        await ui.send("redirect")
+        await ui.card(1).get_by_text("redirects to another address").wait_for()
         await read_statistics(await opened(Chat, OWNER, "/statistics"), served)
 
 

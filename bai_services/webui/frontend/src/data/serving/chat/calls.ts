@@ -1,3 +1,4 @@
+import i18next from 'i18next';
 import { api, ApiError, unreachable, unwrap } from '../../client';
 import type { Endpoint } from '../endpoints';
 import { answerPartOf, errorOf, modelsOf, type AnswerPart } from './completion';
@@ -20,7 +21,7 @@ interface ChatToken {
   createdAt: number;
 }
 
-type Called = Pick<Endpoint, 'id' | 'url'>;
+type Called = Pick<Endpoint, 'id' | 'path'>;
 
 /** Tokens by endpoint. They are only in memory. */
 const tokens = new Map<string, Promise<ChatToken>>();
@@ -45,12 +46,13 @@ function tokenOf(id: string): Promise<ChatToken> {
 }
 
 /**
- * The URL of a path below an endpoint.
+ * The URL of a path below an endpoint, always at the host of this page: the content security policy
+ * permits no other host, and the endpoint's own host name is another one.
  *
  * @throws ApiError if the URL is not below the endpoint: the token must not reach another server
  */
-export function urlOfPath({ url }: Pick<Endpoint, 'url'>, path: string): string {
-  const base = new URL(url, location.href);
+export function urlOfPath(endpoint: Pick<Endpoint, 'path'>, path: string): string {
+  const base = new URL(endpoint.path, location.href);
   const address = new URL(path.replace(/^\/+/, ''), base);
   if (base.origin !== location.origin || !address.href.startsWith(base.href)) {
     throw new ApiError(0, 'invalid-path', path);
@@ -92,7 +94,7 @@ async function call(endpoint: Called, path: string, init: CallInit, signal: Abor
       signal,
       headers: { ...init.headers, Authorization: `Bearer ${token.token}` },
       // A response of a model server must not redirect to another URL.
-      redirect: 'error',
+      redirect: 'manual',
       credentials: 'omit',
       cache: 'no-store',
       referrerPolicy: 'no-referrer'
@@ -101,6 +103,9 @@ async function call(endpoint: Called, path: string, init: CallInit, signal: Abor
     });
     if (response.ok) {
       return response;
+    }
+    if (response.type === 'opaqueredirect') {
+      throw new ApiError(0, 'endpoint', i18next.t('chat.redirects'));
     }
     const body = await boundedText(response);
     if (response.status !== 401) {
