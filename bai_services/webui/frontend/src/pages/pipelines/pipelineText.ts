@@ -1,12 +1,4 @@
-import {
-  isMap,
-  isScalar,
-  isSeq,
-  parseDocument,
-  type Document,
-  type YAMLMap,
-  type YAMLSeq
-} from 'yaml';
+import { isMap, isScalar, isSeq, parseDocument, type Document, type YAMLSeq } from 'yaml';
 
 /** Changes of the YAML of a pipeline that keep its comments and its format. */
 
