@@ -508,6 +508,20 @@ PARSERS: dict[str, list[Parser]] = {
 # Functions that take text from bai-hub itself (including its agents), or values that are already
 # parsed.
 NOT_FROM_USERS = {
+    # Their arguments come from definitions that a parser has checked.
+    "pipelines.parameters.check_count",
+    "pipelines.parameters.given_value",
+    "pipelines.parameters.values_of",
+    "pipelines.requests.directory_of",
+    "pipelines.requests.run_directory",
+    "pipelines.requests.session_request",
+    "pipelines.results.artifact_paths",
+    "pipelines.settings.merged",
+    "pipelines.subpipelines.expanded",
+    # The names of endpoints are checked when they are created.
+    "serving.names.EndpointAddresses.path_of",
+    # Its arguments come from the settings of the agent.
+    "cluster.egress.ruleset",
     # Tested with the parsers that use them.
     "yaml_sections.Section.line_of",
     "yaml_sections.Section.of",
