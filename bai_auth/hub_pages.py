@@ -16,6 +16,8 @@ from jupyterhub import orm
 from jupyterhub.apihandlers.users import UserServerAPIHandler, UserTokenListAPIHandler
 from jupyterhub.apihandlers.users import default_handlers as API_ROUTES
 from jupyterhub.handlers import BaseHandler
+from jupyterhub.handlers.base import UserUrlHandler
+from jupyterhub.handlers.base import default_handlers as BASE_ROUTES
 from jupyterhub.handlers.pages import AdminHandler, HomeHandler, SpawnHandler
 from jupyterhub.handlers.pages import default_handlers as PAGE_ROUTES
 from jupyterhub.scopes import Scope, needs_scope
@@ -108,6 +110,26 @@ class HomePage(SessionsPage, HomeHandler):
         ns.setdefault("unstarted", self._unstarted)
         ns.setdefault("ended", self._ended)
         return super().render_template(name, sync=sync, **ns)
+
+
+class ServerPage(SessionsPage, UserUrlHandler):
+    """The address of a server that does not run.
+
+    If its session is waiting, for example after a preemption, the page says so and links to it
+    instead of offering a start.
+    """
+
+    def render_template(self, name: str, sync: bool = False, **ns: Any) -> Any:
+        if name == "not_running.html":
+            return self._render_not_running(**ns)
+        return super().render_template(name, sync=sync, **ns)
+
+    async def _render_not_running(self, **ns: Any) -> str:
+        # The Hub may not have the server of a waiting session, so ``server_name`` can be empty.
+        path = self.path_kwargs.get("user_path") or ""
+        server = path.lstrip("/").partition("/")[0]
+        waiting = (await self.unstarted_sessions(ns["user"].name)).get(server)
+        return str(await super().render_template("not_running.html", waiting=waiting, **ns))
 
 
 class SpawnPage(OwnerOnlyStartMixin, SessionsPage, SpawnHandler):
@@ -245,7 +267,7 @@ def _replacing_routes(
 
     The Hub uses the first route that matches, and ours come first.
     """
-    hub_routes = (*PAGE_ROUTES, *API_ROUTES)
+    hub_routes = (*PAGE_ROUTES, *BASE_ROUTES, *API_ROUTES)
     routes = [(path, replacement) for path, handler, *_ in hub_routes if handler is original]
     if not routes:
         raise RuntimeError(f"this JupyterHub has no route for {original.__name__}")
@@ -256,6 +278,7 @@ HANDLERS: list[tuple[str, type[BaseHandler]]] = [
     *_replacing_routes(HomeHandler, HomePage),
     *_replacing_routes(SpawnHandler, SpawnPage),
     *_replacing_routes(AdminHandler, AdminPage),
+    *_replacing_routes(UserUrlHandler, ServerPage),
     *_replacing_routes(UserServerAPIHandler, ServerHandler),
     *_replacing_routes(UserTokenListAPIHandler, TokenListHandler),
 ]

@@ -171,6 +171,11 @@ async def test_home_page_lists_a_pending_session_without_buttons(
     assert await page.get_by_text("Pending", exact=True).count() == 1
     for action in ("start", "stop", "delete"):
         assert await page.locator(f"#{action}-{server}").count() == 0
+    # The address of the server says that the session is waiting, and offers no start.
+    for address in (f"user/user/{server}/lab", f"user/user/{server}/"):
+        await page.goto(f"{hub.url}/{address}")
+        await page.locator(f'a[data-bai-queued][href="{session["page"]}"]').wait_for()
+        assert await page.locator("#start").count() == 0
     # If the server has a session, its start form redirects to the session.
     await page.goto(f"{hub.url}/hub/spawn/user/{server}")
     await page.wait_for_url(f"**/sessions?**session={session['id']}")

@@ -169,6 +169,7 @@ RELIED_ON = [
     ("jupyterhub.handlers.pages:HomeHandler", "bai_auth/hub_pages.py", "0d8aaf4a68ae7fe5"),
     ("jupyterhub.handlers.pages:SpawnHandler", "bai_auth/hub_pages.py", "c47d73106b0b56b0"),
     ("jupyterhub.handlers.pages:AdminHandler", "bai_auth/hub_pages.py", "33994c5bb7f6eeae"),
+    ("jupyterhub.handlers.base:UserUrlHandler", "bai_auth/hub_pages.py", "3aff4b4471597a50"),
 ]
 
 
