@@ -410,6 +410,13 @@ class NotFoundHandler(APIHandler):
         raise errors.NotFound(f"{self.request.path} does not exist")
 
 
+# Pydantic's texts for times describe its parser ("input is too short").
+_TIME_ERRORS = frozenset(
+    {"datetime_type", "datetime_parsing", "datetime_from_date_parsing", "timezone_aware"}
+)
+_INVALID_TIME = "must be a time with a time zone, such as 2026-12-01T08:00:00Z"
+
+
 def invalid_request(error: ValidationError, prefix: str = "") -> errors.InvalidRequest:
     """Return the error for a validation error; the message is ``prefix`` and each field's problem.
 
@@ -421,7 +428,10 @@ def invalid_request(error: ValidationError, prefix: str = "") -> errors.InvalidR
         return errors.InvalidRequest(f"the body has {count} invalid or unknown fields", problems=[])
     details = error.errors(include_url=False, include_context=False, include_input=False)
     problems = [
-        {"field": ".".join(map(str, e["loc"]))[:MAX_FIELD_LENGTH], "problem": e["msg"]}
+        {
+            "field": ".".join(map(str, e["loc"]))[:MAX_FIELD_LENGTH],
+            "problem": _INVALID_TIME if e["type"] in _TIME_ERRORS else e["msg"],
+        }
         for e in details
     ]
     text = "; ".join(f"{p['field'] or 'body'}: {p['problem']}" for p in problems)
