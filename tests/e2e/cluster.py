@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -63,8 +65,8 @@ def running(own: DockerEngine, folder: Path, size: int = 2) -> Iterator[Cluster]
     """
     image = images.minimal_image(own)
     with swarm.running(size) as engines:
-        for engine in engines:
-            swarm.copy_image(image, own, engine)
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(partial(swarm.copy_image, image, own), engines))
         with _joined(own, engines, image, folder) as cluster:
             yield cluster
 
