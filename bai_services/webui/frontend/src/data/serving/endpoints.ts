@@ -48,6 +48,19 @@ export const revisionsQuery = (key: string) =>
     refetchInterval: REFRESH_MILLIS
   });
 
+/** The newest replica of an endpoint that has not started yet. */
+export const startingReplicaQuery = (key: string) =>
+  queryOptions({
+    queryKey: keyOf(key, 'starting-replica'),
+    queryFn: ({ signal }) => {
+      const query = { phase: 'starting', sort: '-created_at', limit: 1, offset: 0 };
+      const params = { path: { key }, query };
+      return unwrap(api.GET('/endpoints/{key}/replicas', { signal, params }));
+    },
+    select: (page: { items: Replica[] }) => page.items[0],
+    refetchInterval: REFRESH_MILLIS
+  });
+
 /** The phases of a replica, the newest first. */
 export const replicaHistoryQuery = (key: string, replica: string) =>
   queryOptions({

@@ -6,7 +6,13 @@ import { formatBytes } from '../../../components/bytes';
 import { SlotTags } from '../../../components/SlotTags';
 import { formatTime } from '../../../components/time';
 import { UserText } from '../../../components/UserText';
-import { revisionsQuery, type Endpoint, type Revision } from '../../../data/serving/endpoints';
+import {
+  revisionsQuery,
+  startingReplicaQuery,
+  type Endpoint,
+  type Revision
+} from '../../../data/serving/endpoints';
+import { reasonText } from '../../../i18n/reasonText';
 import { EndpointStatus } from '../EndpointStatus';
 import { replicasText, revisionText, Tags, urlOf } from '../endpoints';
 import { sharesOf, type Share } from '../shares';
@@ -57,7 +63,7 @@ function Facts({ endpoint, revisions }: { endpoint: Endpoint; revisions: Revisio
         {urlOf(endpoint)}
       </Typography.Text>
     ),
-    replicas: replicasText(endpoint),
+    replicas: <ReplicaCount endpoint={endpoint} />,
     revision: revisionText(endpoint),
     ...(shares.length > 1 && { weights: shares.map(shareText).join(', ') }),
     requests: number(endpoint.requests),
@@ -70,6 +76,26 @@ function Facts({ endpoint, revisions }: { endpoint: Endpoint; revisions: Revisio
     'created-at': formatTime(endpoint.created_at, language)
   };
   return <FactTable facts={facts} />;
+}
+
+/** The number of replicas, and why the next one has not started. */
+function ReplicaCount({ endpoint }: { endpoint: Endpoint }) {
+  const { i18n } = useTranslation();
+  const isChanging = endpoint.status === 'deploying' || endpoint.status === 'scaling';
+  const { data: replica } = useQuery({
+    ...startingReplicaQuery(endpoint.id),
+    enabled: isChanging
+  });
+  return (
+    <>
+      {replicasText(endpoint)}
+      {isChanging && replica?.reason && (
+        <Typography.Text type="secondary" style={{ display: 'block' }}>
+          {reasonText(i18n, { message: replica.reason, coded: replica.reason_coded })}
+        </Typography.Text>
+      )}
+    </>
+  );
 }
 
 /** The limits of each gateway. */
