@@ -45,7 +45,8 @@ async def test_pipeline_is_built_run_and_awaited(api: Api, agent: FakeAgent, use
     # The same name: a new version.
     builder.notebook("report", "report.ipynb", needs=["check"], secrets={"KEY": "TOKEN"})
     builder.sub_pipeline("publish", "other", parameters={"epochs": "$epochs"})
-    assert builder.definition.tasks[-1].parameters == {"epochs": "$epochs"}
+    parameters = {task.name: task.parameters for task in builder.definition.tasks}
+    assert parameters["publish"] == {"epochs": "$epochs"}
     assert (await builder.save(user))["version"] == 2
 
 
