@@ -102,6 +102,7 @@ def runner_of(manager: Manager, lease: Lease) -> PipelineRunner:
         context,
         PipelineRunStore(manager.database),
         manager.sessions.sessions,
+        manager.sessions.session_setups,
         manager.accounts.callers,
         manager.read_only.require_writable,
         lease=lease,
