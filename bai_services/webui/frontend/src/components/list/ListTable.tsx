@@ -78,6 +78,15 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
       return [column.sorter ? { ...shown, sortOrder: orderOf(column.key) } : shown];
     });
   }, [props.columns, hidden, sort, screens]);
+  const { rowSelection: given } = props;
+  const rowSelection = useMemo(
+    () =>
+      given && {
+        getTitleCheckboxProps: () => ({ 'aria-label': t('table.select-all') }),
+        ...given
+      },
+    [given, t]
+  );
   const onSort = useLatest(
     (_: unknown, _filters: unknown, sorter: SorterResult<T> | SorterResult<T>[]) => {
       if (!Array.isArray(sorter)) {
@@ -135,7 +144,7 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
         className="bai-table"
         showSorterTooltip={false}
         locale={items.length > 0 ? NO_LOCALE : { emptyText: props.page ? props.empty : NOTHING }}
-        {...(props.rowSelection ? { rowSelection: props.rowSelection } : {})}
+        {...(rowSelection ? { rowSelection } : {})}
         pagination={false}
         onChange={onSort}
       />
