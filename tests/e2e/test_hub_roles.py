@@ -81,7 +81,7 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "AddSlashHandler": {"get": OPEN},
     "PrefixRedirectHandler": {"get": OPEN},
     # This page shows only that a server is not running.
-    "UserUrlHandler": dict.fromkeys(("get", "post", "patch", "delete"), OPEN),
+    "ServerPage": dict.fromkeys(("get", "post", "patch", "delete"), OPEN),
     # Users.
     "SelfAPIHandler": {"get": OPEN},
     "UserListAPIHandler": {"get": OPEN, "post": NOBODY},

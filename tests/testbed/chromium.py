@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # The headless shell uses a third of the CPU time of Chromium, because it renders no toolbar.
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser")
+# Timeout of assertions. A machine that runs several demos may need this long.
+EXPECT_MILLIS = 60_000
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -50,10 +52,11 @@ async def launch(*flags: str) -> AsyncIterator[Browser]:
     if program is None:
         raise ComponentMissing("Chromium is not installed (scripts/testbed install)")
     try:
-        from playwright.async_api import Error, async_playwright
+        from playwright.async_api import Error, async_playwright, expect
     except ImportError as error:
         raise ComponentMissing("Playwright is not installed (make install)") from error
 
+    expect.set_options(timeout=EXPECT_MILLIS)
     async with async_playwright() as playwright:
         try:
             browser = await playwright.chromium.launch(
