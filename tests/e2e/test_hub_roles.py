@@ -80,7 +80,8 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "LogoutHandler": {"get": OPEN},
     "AddSlashHandler": {"get": OPEN},
     "PrefixRedirectHandler": {"get": OPEN},
-    # This page shows only that a server is not running.
+    # This page shows only that a server is not running; to those who may see its session, also that
+    # the session is waiting.
     "ServerPage": dict.fromkeys(("get", "post", "patch", "delete"), OPEN),
     # Users.
     "SelfAPIHandler": {"get": OPEN},
