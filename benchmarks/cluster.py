@@ -72,6 +72,9 @@ async def _heartbeat_load(count: int) -> dict[str, float]:
     ):
         client = Client(served.url, Token(AGENT_TOKEN))
         agents = [FakeAgent(client, f"a{n}", devices=_devices(n)) for n in range(count)]
+        for agent in agents:
+            await agent.beat()
+        # It depends on the number of agents.
         interval = await _interval(agents[0])
         percents = []
         for number in range(_WARM_UP_ROUNDS + _MEASURED_ROUNDS):
@@ -107,8 +110,7 @@ def _devices(agent: int) -> list[dict[str, object]]:
 
 
 async def _interval(agent: FakeAgent) -> float:
-    """Register an agent, and return the interval of heartbeats that the manager requests."""
-    await agent.beat()
+    """Return the interval of heartbeats that the manager requests."""
     answer = await agent.client.post(
         f"/agents/{agent.id}/heartbeat", {**agent.heartbeat, "kernels": []}
     )
