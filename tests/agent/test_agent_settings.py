@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bai_services.agent.app import AgentApp, DockerSettings
+from bai_services.core.errors import InvalidRequest
 
 
 def test_command_line_overrides_environment(
@@ -38,3 +39,21 @@ def test_command_line_overrides_environment(
         "environment",
     )
     assert {"DiskSettings.limit", "SharingSettings.mps_share"} < shown.keys()
+
+
+@pytest.mark.parametrize("address", ["hub.example.org", "0.0.0.0", "fd00::5", "10.0.0.256"])
+def test_published_address_must_be_an_ipv4_address_of_this_machine(address: str) -> None:
+    with pytest.raises(InvalidRequest, match="BAI_AGENT_ADDRESS"):
+        DockerSettings(address=address).published_address()
+
+
+def test_clients_of_published_ports_are_networks() -> None:
+    assert DockerSettings(clients="10.0.0.5").client_networks() is None  # nothing is published
+    published = DockerSettings(address="10.0.0.9", clients="10.0.0.5, 10.0.1.7/24")
+    assert published.client_networks() == ("10.0.0.5/32", "10.0.1.0/24")
+    # The machines of the Hub and the manager.
+    assert DockerSettings(address="10.0.0.9").client_networks() == ()
+    for invalid in ("hub", "10.0.0.5:8000"):
+        settings = DockerSettings(address="10.0.0.9", clients=invalid)
+        with pytest.raises(InvalidRequest, match="BAI_AGENT_CLIENTS"):
+            settings.client_networks()
