@@ -321,6 +321,11 @@ class TextTemplate(Enum):
         "session {name} will be stopped at {ends_at}: {parts}; remaining keep-alives: {left}"
     )
     NOTICE_SESSION_PREEMPTED = "session {name} was stopped: {parts}"
+    NOTICE_RUN_SUCCEEDED = "a run of pipeline {name} has succeeded"
+    NOTICE_RUN_FAILED = "a run of pipeline {name} has failed"
+    NOTICE_APPROVAL = "pipeline {name}: task {task} waits for your approval"
+    NOTICE_ROLLOUT_FAILED = "the rollout of endpoint {name} has failed: {parts}"
+    NOTICE_ENDPOINT_FAILING = "endpoint {name}: its replicas fail repeatedly: {parts}"
     NOTICE_FOLDER_SHARED = "{user} shares the folder {name} with you ({permission})"
     NOTICE_QUOTA = "storage host {host}: {percent}% of the quota is used ({used} of {limit})"
     NOTICE_PROJECT_QUOTA = (

@@ -25,6 +25,10 @@ class EventName(StrEnum):
     SESSION_STOPS_SOON = "session-stops-soon"
     SESSION_STOPS_NOW = "session-stops-now"
     SESSION_PREEMPTED = "session-preempted"
+    RUN_SUCCEEDED = "run-succeeded"
+    RUN_FAILED = "run-failed"
+    APPROVAL_REQUESTED = "approval-requested"
+    ENDPOINT_FAILED = "endpoint-failed"
     FOLDER_SHARED = "folder-shared"
     QUOTA_NEARLY_FULL = "quota-nearly-full"
     BUDGET_WARNING = "budget-warning"
@@ -65,6 +69,10 @@ EVENTS: Mapping[EventName, EventType] = {
         EventType(N.SESSION_STOPS_SOON, _MAIL),
         EventType(N.SESSION_STOPS_NOW, _MAIL, is_urgent=True),
         EventType(N.SESSION_PREEMPTED, _MAIL, is_urgent=True),
+        EventType(N.RUN_SUCCEEDED, _WEB),
+        EventType(N.RUN_FAILED, _WEB),
+        EventType(N.APPROVAL_REQUESTED, _WEB),
+        EventType(N.ENDPOINT_FAILED, _MAIL),
         EventType(N.FOLDER_SHARED, _WEB),
         EventType(N.QUOTA_NEARLY_FULL, _MAIL),
         EventType(N.BUDGET_WARNING, _MAIL),

@@ -19,6 +19,8 @@ REARM_WARNING_AFTER = timedelta(minutes=1)
 PENDING_LONG = timedelta(hours=1)
 QUOTA_PERCENT = 90
 FREE_DISK_PERCENT = 5
+# Consecutive failed replicas after which an endpoint is reported.
+FAILED_REPLICAS = 3
 # Mails are considered undeliverable when one of them has failed this many times.
 FAILED_MAIL_ATTEMPTS = 3
 # Warnings before a policy's time limit ends a session, as (time, divisor): the lead time is the

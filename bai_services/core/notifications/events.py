@@ -80,6 +80,56 @@ def session_preempted(
     return Event(key, at, EventName.SESSION_PREEMPTED, audience, text, link, domain)
 
 
+def run_ended(
+    run_id: str, at: datetime, owner_id: str, domain: str, pipeline: str, *, has_succeeded: bool
+) -> Event:
+    """Return the event for the end of a pipeline run at ``at``; a resumed run can end again."""
+    if has_succeeded:
+        name, template = EventName.RUN_SUCCEEDED, TextTemplate.NOTICE_RUN_SUCCEEDED
+    else:
+        name, template = EventName.RUN_FAILED, TextTemplate.NOTICE_RUN_FAILED
+    return _of_run(run_id, at, owner_id, domain, name, template.text(name=pipeline))
+
+
+def approval_requested(
+    run_id: str, at: datetime, owner_id: str, domain: str, pipeline: str, task: str
+) -> Event:
+    """Return the event that a task of a pipeline run waits for an approval since ``at``."""
+    text = TextTemplate.NOTICE_APPROVAL.text(name=pipeline, task=task)
+    return _of_run(run_id, at, owner_id, domain, EventName.APPROVAL_REQUESTED, text, f":{task}")
+
+
+def _of_run(
+    run_id: str,
+    at: datetime,
+    owner_id: str,
+    domain: str,
+    name: EventName,
+    text: CodedText,
+    task: str = "",
+) -> Event:
+    audience = Audience(user_id=owner_id)
+    key = f"{name}:{run_id}{task}@{at.isoformat(timespec='milliseconds')}"
+    return Event(key, at, name, audience, text, f"pipelines?run={run_id}", domain)
+
+
+def rollout_failed(
+    revision_id: str,
+    at: datetime,
+    owner_id: str,
+    domain: str,
+    endpoint_id: str,
+    endpoint: str,
+    reason: CodedText,
+) -> Event:
+    """Return the event that a new revision of an endpoint was given up."""
+    text = TextTemplate.NOTICE_ROLLOUT_FAILED.text(reason, name=endpoint)
+    audience = Audience(user_id=owner_id)
+    key = f"rollout:{revision_id}@{at.isoformat(timespec='milliseconds')}"
+    link = f"endpoints?item={endpoint_id}"
+    return Event(key, at, EventName.ENDPOINT_FAILED, audience, text, link, domain)
+
+
 def budget_warning(
     project_id: str, at: datetime, domain: str, name: str, period: str, percent: int
 ) -> Event:

@@ -20,6 +20,8 @@ from .subpipelines import SEPARATOR
 
 MOUNT_PATH = "/pipeline"
 PARAMETER_PREFIX = "PARAM_"
+# The variable of a task's session with the id of its run.
+RUN_VARIABLE = "PIPELINE_RUN"
 _NAMESPACE = uuid.UUID("6d1f0c3e-52a1-4c1e-9d0e-7e0a9b7c5f10")
 _PIPELINE_CHARACTERS = 20
 _TASK_CHARACTERS = 24
@@ -78,7 +80,7 @@ def secrets_of(plan: Plan, run: TaskRun) -> list[str]:
 def _environ(plan: Plan, task: Task, run: TaskRun, context: RunContext) -> dict[str, str]:
     environ = {
         "PIPELINE": context.pipeline,
-        "PIPELINE_RUN": context.run_id,
+        RUN_VARIABLE: context.run_id,
         "PIPELINE_TASK": task.name,
         "PIPELINE_ATTEMPT": str(run.attempt),
         "PIPELINE_DIRECTORY": f"{MOUNT_PATH}/{directory_of(context.run_id, task)}",

@@ -15,6 +15,8 @@ from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.notifications.conditions import Condition, ConditionChanges, changes_of
 from bai_services.core.notifications.events import Audience, Event
 from bai_services.core.notifications.session_events import REPORTED, event_of
+from bai_services.core.pipelines.notices import is_of_run
+from bai_services.core.sessions.lifecycle import SessionType
 
 from ..database import Database
 from ..integrity import insert_ignoring
@@ -174,6 +176,8 @@ _CHANGES = (
         status_history.c.to_status,
         sessions.c.id.label("session_id"),
         sessions.c.name,
+        sessions.c.type,
+        sessions.c.environ,
         sessions.c.owner_id,
         sessions.c.domain,
         sessions.c.result,
@@ -190,6 +194,9 @@ _CHANGES = (
 
 
 def _change_event(row: Any) -> Event | None:
+    # Runs of pipelines and endpoints have their own events.
+    if row.type == SessionType.INFERENCE or is_of_run(row.environ):
+        return None
     reason = None
     if row.status_coded is not None:
         reason = CodedText.from_json(row.status_coded)

@@ -14,6 +14,7 @@ from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.notifications.catalogue import EventName
 from bai_services.core.notifications.conditions import (
     FAILED_MAIL_ATTEMPTS,
+    FAILED_REPLICAS,
     PENDING_LONG,
     QUOTA_PERCENT,
     Condition,
@@ -43,6 +44,7 @@ from ..tables.folders import quota_scopes
 from ..tables.idle_checks import idle_checkers, session_idle_checks
 from ..tables.mails import mails
 from ..tables.operations import announcements, maintenances
+from ..tables.serving import endpoints
 from ..tables.sessions import sessions
 
 # Ends of sessions after this time are not read.
@@ -68,6 +70,7 @@ class ObservationStore:
                 *await _quotas(tx),
                 *await _announcements(tx, now),
                 *await _maintenances(tx, now),
+                *await _failing_endpoints(tx),
                 *await _lost_agents(tx),
                 *await _failing_mails(tx),
             ]
@@ -310,6 +313,39 @@ async def _maintenances(tx: AsyncConnection, now: datetime) -> list[Condition]:
         key = f"{EventName.MAINTENANCE_PLANNED}:{row.id}:{int(row.starts_at.timestamp())}"
         found.append(Condition(key, EventName.MAINTENANCE_PLANNED, EVERYONE, text))
     return found
+
+
+async def _failing_endpoints(tx: AsyncConnection) -> list[Condition]:
+    """Return the endpoints whose replicas fail although their revision has served before.
+
+    The failure of a new revision is an event of its rollout.
+    """
+    rows = (
+        sa.select(endpoints.c.id, endpoints.c.name, endpoints.c.owner_id, endpoints.c.problem)
+        .add_columns(projects.c.domain)
+        .join_from(endpoints, projects, endpoints.c.project_id == projects.c.id)
+        .where(
+            endpoints.c.failures >= FAILED_REPLICAS,
+            endpoints.c.active_revision_id == endpoints.c.target_revision_id,
+            endpoints.c.problem.is_not(None),
+            sa.not_(endpoints.c.is_paused),
+            sa.not_(endpoints.c.is_deleting),
+        )
+        .limit(_MAX_ROWS)
+    )
+    return [
+        Condition(
+            f"{EventName.ENDPOINT_FAILED}:{row.id}",
+            EventName.ENDPOINT_FAILED,
+            Audience(user_id=row.owner_id),
+            TextTemplate.NOTICE_ENDPOINT_FAILING.text(
+                CodedText.from_json(row.problem), name=row.name
+            ),
+            f"endpoints?item={row.id}",
+            row.domain,
+        )
+        for row in await tx.execute(rows)
+    ]
 
 
 async def _lost_agents(tx: AsyncConnection) -> list[Condition]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,9 @@ from bai_services.core.accounts.roles import Role
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.notifications.events import Event
 from bai_services.core.pipelines.definition import PipelineDefinition, Value
+from bai_services.core.pipelines.notices import RunNotices
 from bai_services.core.pipelines.records import MAX_OPEN_RUNS, RUNS_KEPT_PER_USER
 from bai_services.core.pipelines.states import RUN_ENDED, Plan, RunStatus
 
@@ -23,6 +25,7 @@ from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation
 from ..listing import Listing
+from ..notifications.events import raise_events
 from ..records import first_record
 from ..tables.accounts import projects, users
 from ..tables.pipelines import pipeline_runs, pipeline_tasks, pipelines
@@ -242,6 +245,8 @@ class PipelineRunStore:
                     ended_at=now if is_ended else None,
                 )
             )
+            former = replace(row, status=RunStatus(status))
+            await raise_events(tx, notices_of(former, decision, now))
             await record(tx, audit)
 
     async def clean_up(self, before: datetime, kept: int) -> None:
@@ -293,6 +298,12 @@ async def _delete_oldest(tx: AsyncConnection, owner_id: str) -> None:
     if int(number or 0) >= RUNS_KEPT_PER_USER:
         oldest = await tx.scalar(ended.order_by(pipeline_runs.c.ended_at).limit(1))
         await tx.execute(sa.delete(pipeline_runs).where(pipeline_runs.c.id == oldest, is_ended))
+
+
+def notices_of(row: RunRow, decision: Decision, now: datetime) -> list[Event]:
+    """Return the events of a decision about a run; ``row`` has the status before the decision."""
+    notices = RunNotices(row.id, row.owner_id, row.domain, row.pipeline)
+    return list(notices.of_step(row.status, decision.status, decision.changed, now))
 
 
 def run_row(*, status: str, owner_role: str, **columns: Any) -> RunRow:

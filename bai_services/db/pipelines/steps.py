@@ -14,10 +14,11 @@ from bai_services.core.pipelines.states import ACTIVE, RUN_ENDED, RunStatus, Tas
 from bai_services.core.sessions.lifecycle import ENDED, Status
 
 from ..database import Database
+from ..notifications.events import raise_events
 from ..records import records
 from ..tables.pipelines import pipeline_runs, pipeline_tasks, pipelines
 from ..tables.sessions import sessions
-from .runs import RUNS, RunRow, run_row
+from .runs import RUNS, RunRow, notices_of, run_row
 from .task_runs import Decision, TaskChanges, TaskRow, read_tasks, write_tasks
 
 # Maximum number of waiting runs that one step starts; the next step starts the others.
@@ -186,6 +187,9 @@ class PipelineStepStore:
             ]
             if changed:
                 await tx.execute(_UPDATE_RUN, changed)
+            await raise_events(
+                tx, [each for row, _ in found for each in notices_of(row, decisions[row.id], now)]
+            )
         return {
             row.id: SteppedRun(replace(row, status=decisions[row.id].status), after[row.id])
             for row, _ in found

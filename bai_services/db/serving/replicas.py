@@ -11,12 +11,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from bai_services.core.coded_text import TextTemplate
+from bai_services.core.coded_text import CodedText, TextTemplate
+from bai_services.core.notifications.events import rollout_failed
 from bai_services.core.serving.records import GATEWAYS_KEPT_FOR, REPLICA_CHANGES_KEPT
 from bai_services.core.serving.rollout import LIVE_PHASES, Outcome, Phase
 from bai_services.core.sessions.lifecycle import OCCUPYING, Status
 
 from ..database import Database
+from ..notifications.events import raise_events
 from ..records import records
 from ..tables.serving import (
     endpoint_replica_changes,
@@ -338,11 +340,13 @@ class ReplicaStore:
         *,
         weights: Mapping[str, int],
         outcome: Outcome | None,
+        now: datetime,
         reason: Mapping[str, Any] | None = None,
     ) -> bool:
         """Store the weights and the end of a rollout; return whether the endpoint is unchanged.
 
-        If the version of the endpoint has changed since it was read, nothing is stored.
+        ``reason``: why the target revision was given up. If the version of the endpoint has changed
+        since it was read, nothing is stored.
         """
         changes: dict[str, Any] = {"weights": dict(weights)}
         if outcome is Outcome.COMPLETED:
@@ -364,6 +368,17 @@ class ReplicaStore:
                     .where(endpoint_revisions.c.id == row.target_revision_id)
                     .values(outcome=outcome, reason=reason)
                 )
+            if reason is not None:
+                event = rollout_failed(
+                    row.target_revision_id,
+                    now,
+                    row.owner_id,
+                    row.domain,
+                    row.id,
+                    row.name,
+                    CodedText.from_json(reason),
+                )
+                await raise_events(tx, [event])
             await bump_routes(tx)
             return True
 

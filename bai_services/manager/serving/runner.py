@@ -253,7 +253,7 @@ class EndpointRunner:
             if steps.outcome in (Outcome.FAILED, Outcome.ROLLED_BACK):
                 reason = _given_up(row, situation)
             is_unchanged = await self._store.advance(
-                row, weights=steps.weights, outcome=steps.outcome, reason=reason
+                row, weights=steps.weights, outcome=steps.outcome, now=now, reason=reason
             )
             if not is_unchanged:
                 # The next step reads the endpoint again.

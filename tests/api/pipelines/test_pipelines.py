@@ -120,6 +120,39 @@ async def test_run_retries_fails_and_is_resumed(api: Api, agent: FakeAgent, user
     assert {"pipeline.create", "pipeline.run", "pipeline.resume"} <= actions
 
 
+async def test_user_is_notified_of_runs_and_approvals_but_not_of_their_sessions(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    step = api.world.manager.notifications.outbox.step
+    await step()  # what happened before the first step is not reported
+    await create(
+        user,
+        "notices",
+        "tasks:\n- {name: train, command: x}\n- {name: check, kind: approval, needs: [train]}\n",
+    )
+    keys = []
+    for is_approved, end in ((True, "succeeded"), (False, "failed")):
+        key = (await user.post("/pipelines/notices/runs", {}))["id"]
+        keys.append(key)
+        await run_task(api, agent, user, key, "train", 0)
+        await wait_for_tasks(user, key, check="awaiting-approval")
+        path = f"/pipeline-runs/{key}/tasks/check/approval"
+        await user.post(path, {"is_approved": is_approved})
+        await wait_for_run(user, key, end)
+        api.world.clock.advance(seconds=1)
+        await step()
+    found = (await user.get("/notifications"))["items"]
+    asked = ("approval-requested", "pipeline notices: task check waits for your approval")
+    ended = "a run of pipeline notices has"
+    assert sorted((each["link"], each["event"], each["text"]) for each in found) == sorted(
+        [
+            *((f"pipelines?run={key}", *asked) for key in keys),
+            (f"pipelines?run={keys[0]}", "run-succeeded", f"{ended} succeeded"),
+            (f"pipelines?run={keys[1]}", "run-failed", f"{ended} failed"),
+        ]
+    )
+
+
 async def test_cancelled_run_ends_its_sessions(api: Api, agent: FakeAgent, user: Client) -> None:
     await create(user, "stopped", CHAIN)
     key = (await user.post("/pipelines/stopped/runs", {}))["id"]

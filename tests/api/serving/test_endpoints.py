@@ -366,7 +366,9 @@ async def test_gateways_check_a_replica_according_to_its_revision(api: Api) -> N
 
 async def test_revision_that_does_not_become_healthy_is_rolled_back(api: Api) -> None:
     user = await api.client("user")
-    await make(api, user)
+    notify = api.world.manager.notifications.outbox.step
+    await notify()
+    endpoint = await make(api, user)
     async with server() as (url, _):
         (old,) = await ready(api, user, url)
         await user.post(
@@ -387,6 +389,36 @@ async def test_revision_that_does_not_become_healthy_is_rolled_back(api: Api) ->
     second, _ = (await user.get("/endpoints/llm/revisions"))["items"]
     assert second["outcome"] == "rolled-back"
     assert "2 failed replicas" in second["reason"]
+    # The owner is notified of the rollout, but not of each replica.
+    await notify()
+    (notice,) = (await user.get("/notifications"))["items"]
+    assert (notice["event"], notice["link"]) == (
+        "endpoint-failed",
+        f"endpoints?item={endpoint['id']}",
+    )
+    assert notice["text"].startswith(
+        "the rollout of endpoint llm has failed: given up after 2 failed replicas"
+    )
+
+
+async def test_owner_is_notified_once_when_replicas_fail_repeatedly(api: Api) -> None:
+    user = await api.client("user")
+    notify = api.world.manager.notifications.outbox.step
+    await make(api, user)
+    async with server() as (url, _):
+        await ready(api, user, url)
+    await notify()
+    for _ in range(4):
+        await step(api, 2)
+        for replica in (await user.get("/endpoints/llm/replicas"))["items"]:
+            if replica["phase"] in ("starting", "ready"):
+                await end(api, replica["id"])
+        await step(api)
+        api.world.clock.advance(seconds=90)
+        await notify()
+    (notice,) = (await user.get("/notifications"))["items"]
+    assert notice["event"] == "endpoint-failed"
+    assert notice["text"].startswith("endpoint llm: its replicas fail repeatedly: ")
 
 
 async def test_replica_that_does_not_pass_its_check_in_time_fails(api: Api) -> None:

@@ -2,6 +2,8 @@ import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import type { Item } from '../../data/entities';
 import { useMarkRead } from '../../data/notifications';
+import { readEndpointsSearch } from '../../pages/endpoints/search';
+import { readPipelinesSearch } from '../../pages/pipelines/search';
 import { reasonText, type Reason } from '../../i18n/reasonText';
 
 interface NotificationTextProps {
@@ -15,7 +17,9 @@ export function NotificationText({ item, onUse }: NotificationTextProps) {
   const markRead = useMarkRead();
   const coded = item['coded'] as Reason['coded'];
   const text = reasonText(i18n, { message: String(item['text']), coded });
-  const [page, session] = String(item['link']).split('/');
+  const link = new URL(String(item['link']), window.location.origin);
+  const [page, session] = link.pathname.slice(1).split('/');
+  const search = Object.fromEntries(link.searchParams);
   const onClick = () => {
     markRead.mutate(String(item['id']));
     onUse?.();
@@ -36,6 +40,18 @@ export function NotificationText({ item, onUse }: NotificationTextProps) {
           search={{ tab: 'all', ...(session ? { session } : {}) }}
           onClick={onClick}
         >
+          {shown}
+        </Link>
+      );
+    case 'pipelines':
+      return (
+        <Link to="/pipelines" search={readPipelinesSearch(search)} onClick={onClick}>
+          {shown}
+        </Link>
+      );
+    case 'endpoints':
+      return (
+        <Link to="/endpoints" search={readEndpointsSearch(search)} onClick={onClick}>
           {shown}
         </Link>
       );
