@@ -284,6 +284,7 @@ def _task(
     plan: Plan, row: TaskRow, items: Sequence[str] | None, needs: Sequence[str]
 ) -> PipelineTaskRun:
     task = plan.tasks[row.task]
+    waits = row.session_info if row.status is TaskStatus.QUEUED else ""
     return PipelineTaskRun(
         task=row.task,
         index=row.item_index,
@@ -298,5 +299,5 @@ def _task(
         started_at=row.started_at or row.session_started_at,
         ended_at=row.ended_at,
         retry_at=row.retry_at,
-        message=row.message,
+        message=waits or row.message,
     )

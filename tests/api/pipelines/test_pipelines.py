@@ -153,6 +153,26 @@ async def test_user_is_notified_of_runs_and_approvals_but_not_of_their_sessions(
     )
 
 
+async def test_queued_task_shows_why_its_session_waits(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    await create(user, "large", "tasks:\n- {name: fit, command: x, resources: {cpu: 5}}\n")
+    await create(user, "waits", "tasks:\n- {name: fit, command: x, resources: {cpu: 5}}\n")
+    first = (await user.post("/pipelines/large/runs", {}))["id"]
+    await wait_for_status(user, await wait_for_session(user, first, "fit"), "SCHEDULED")
+    key = (await user.post("/pipelines/waits/runs", {}))["id"]
+
+    async def reason() -> str:
+        (task,) = (await user.get(f"/pipeline-runs/{key}"))["task_runs"]
+        return str(task["message"])
+
+    found = await wait_until_async(reason, 20, "the reason of the queued task")
+    assert "cpu=5 requested" in found
+    for run in (first, key):
+        await user.delete(f"/pipeline-runs/{run}")
+        await wait_for_run(user, run, "cancelled")
+
+
 async def test_cancelled_run_ends_its_sessions(api: Api, agent: FakeAgent, user: Client) -> None:
     await create(user, "stopped", CHAIN)
     key = (await user.post("/pipelines/stopped/runs", {}))["id"]

@@ -14,7 +14,7 @@ import { SavedFilters } from '../list/SavedFilters';
 import { listQuery, readListSearch } from '../list/listSearch';
 import { ListTable } from '../list/ListTable';
 import { BulkBar } from './BulkBar';
-import { canWrite, idOf, labelKey, type Entity } from './entity';
+import { actionText, canWrite, idOf, labelKey, type Entity } from './entity';
 import { EntityDrawer } from './EntityDrawer';
 import { EntityForm } from './EntityForm';
 import type { EntitySearch } from './search';
@@ -120,7 +120,9 @@ export function EntityList(props: EntityListProps) {
         empty={
           <Empty
             image={Empty.PRESENTED_IMAGE_SIMPLE}
-            description={t(search.filters ? 'entities.none-found' : 'entities.none')}
+            description={
+              search.filters ? t('entities.none-found') : actionText(t, entity, 'none')
+            }
           />
         }
         {...(hasSelection ? { rowSelection } : {})}
