@@ -116,8 +116,8 @@ class PipelineRun:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineTaskRun:
     """A task run. ``session``: id of the session of the last attempt, None before the session is
-    created and for kinds without a session. ``item``: the mapped value, "" without a map. ``message``: the result
-    or, for a queued task, why its session waits.
+    created and for kinds without a session. ``item``: the mapped value, "" without a map.
+    ``message``: the result; for a queued task, why its session waits.
     """
 
     task: str
