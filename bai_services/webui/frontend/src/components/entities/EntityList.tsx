@@ -71,6 +71,7 @@ export function EntityList(props: EntityListProps) {
         title: t(labelKey(entity, column.key)),
         sorter: column.isSortable ?? false,
         isOptional: column.isOptional ?? false,
+        ...(column.hasSentences && { className: 'bai-sentences' }),
         render: (_: unknown, item: Item) =>
           column === first && !entity.hasNoDetails ? (
             <Button type="link" style={{ padding: 0, height: 'auto' }} onClick={() => open(item)}>
@@ -120,9 +121,7 @@ export function EntityList(props: EntityListProps) {
         empty={
           <Empty
             image={Empty.PRESENTED_IMAGE_SIMPLE}
-            description={
-              search.filters ? t('entities.none-found') : actionText(t, entity, 'none')
-            }
+            description={search.filters ? t('entities.none-found') : actionText(t, entity, 'none')}
           />
         }
         {...(hasSelection ? { rowSelection } : {})}

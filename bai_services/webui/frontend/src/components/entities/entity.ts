@@ -101,6 +101,8 @@ export interface Column {
   key: string;
   isSortable?: boolean;
   isOptional?: boolean;
+  /** Whether the column contains sentences; it does not shrink to the width of a word. */
+  hasSentences?: boolean;
   render?: (item: Item) => ReactNode;
 }
 

@@ -120,7 +120,7 @@ const DECISIONS: Entity = {
     { key: 'owner', isSortable: true },
     { key: 'domain', isSortable: true, isOptional: true },
     { key: 'is_dry_run' },
-    { key: 'reason', render: item => <IdleReason item={item} /> }
+    { key: 'reason', hasSentences: true, render: item => <IdleReason item={item} /> }
   ],
   filters: [
     { key: 'session__contains' },

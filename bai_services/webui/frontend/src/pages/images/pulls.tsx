@@ -20,7 +20,7 @@ export const PULLS: Entity = {
     { key: 'agent_id', isSortable: true },
     { key: 'resource_group', isSortable: true },
     { key: 'status', isSortable: true, render: pull => <PullProgress pull={pull} /> },
-    { key: 'message' },
+    { key: 'message', hasSentences: true },
     { key: 'requested_by', isSortable: true, isOptional: true },
     { key: 'created_at', isSortable: true },
     { key: 'cancel', render: pull => <CancelPull pull={pull} /> }

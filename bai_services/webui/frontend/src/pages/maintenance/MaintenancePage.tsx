@@ -11,7 +11,7 @@ const MAINTENANCES: Entity = {
   id: 'id',
   defaultSort: '-starts_at',
   columns: [
-    { key: 'reason', isSortable: true },
+    { key: 'reason', isSortable: true, hasSentences: true },
     { key: 'scope', isSortable: true },
     { key: 'target', isSortable: true },
     { key: 'mode', isSortable: true },

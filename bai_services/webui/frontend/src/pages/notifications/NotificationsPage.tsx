@@ -18,7 +18,7 @@ const NOTIFICATIONS: Entity = {
   columns: [
     { key: 'created_at', isSortable: true },
     { key: 'event', isSortable: true },
-    { key: 'text', render: item => <NotificationText item={item} /> },
+    { key: 'text', hasSentences: true, render: item => <NotificationText item={item} /> },
     { key: 'is_urgent', isOptional: true },
     { key: 'is_read', render: item => <ReadState item={item} /> }
   ],

@@ -18,7 +18,7 @@ const STORAGE_HOSTS: Entity = {
     { key: 'name' },
     { key: 'backend' },
     { key: 'status' },
-    { key: 'message' },
+    { key: 'message', hasSentences: true },
     { key: 'usage', render: host => <HostUsage host={host} /> },
     { key: 'total_bytes' },
     { key: 'free_bytes', isOptional: true },

@@ -20,7 +20,7 @@ const deliveriesOf = (key: string): Entity => ({
     { key: 'event', isSortable: true },
     { key: 'status', isSortable: true },
     { key: 'attempts' },
-    { key: 'last_error' },
+    { key: 'last_error', hasSentences: true },
     { key: 'next_at', isOptional: true },
     { key: 'finished_at', isOptional: true },
     { key: 'text', isOptional: true },

@@ -18,7 +18,7 @@ import { Scaling } from './scaling/Scaling';
 import { Tokens } from './Tokens';
 import { Usage } from './Usage';
 
-const WIDTH = 860;
+const WIDTH = 1000;
 
 export type ChangeSearch = (changes: Record<string, unknown>) => void;
 

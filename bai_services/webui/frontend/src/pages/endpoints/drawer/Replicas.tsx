@@ -40,7 +40,7 @@ const replicasOf = ({ key, serving, onHistory }: ListOptions): Entity => ({
     { key: 'traffic', render: item => <Traffic replica={replicaOf(item)} serving={serving} /> },
     { key: 'session_status', render: item => sessionStatus(replicaOf(item)) },
     { key: 'revision', isSortable: true },
-    { key: 'reason', render: item => replicaReason(replicaOf(item)) },
+    { key: 'reason', hasSentences: true, render: item => replicaReason(replicaOf(item)) },
     {
       key: 'history',
       render: item => <HistoryButton onOpen={() => onHistory(replicaOf(item).id)} />

@@ -28,7 +28,11 @@ const changesOf = (key: string): Entity => ({
     { key: 'created_at', isSortable: true },
     { key: 'former', isSortable: true },
     { key: 'replicas', isSortable: true },
-    { key: 'reason', render: item => changeReason(item as unknown as ScalingChange) }
+    {
+      key: 'reason',
+      hasSentences: true,
+      render: item => changeReason(item as unknown as ScalingChange)
+    }
   ],
   filters: [],
   fields: [],
