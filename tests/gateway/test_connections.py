@@ -653,6 +653,51 @@ async def test_idle_connections_do_not_lock_out_others(bed: Bed) -> None:
 
 
 @both_engines
+async def test_owners_together_cannot_use_up_the_connections(bed: Bed) -> None:
+    """With N busy owners, a share of N + 1 remains for others."""
+    upstream = await bed.upstream()
+    names = ("chat", "second", "third")
+    await bed.manager.set(
+        *(
+            endpoint_route(
+                upstream.route(id=f"r{name}", revision_id=f"v{name}"), id=f"e{name}", name=name,
+                weights={f"v{name}": 1}, tokens=(token_route(id=f"t{name}"),),
+                owner_id=f"o{name}",
+            )
+            for name in names
+        )
+    )  # fmt: skip
+    await bed.gateway(max_connections=12)
+    await bed.ready(3)
+
+    async def fill(name: str) -> int:
+        """Send requests that do not end until one is refused; return the number of the others."""
+        before = upstream.running
+        while True:
+            expected = upstream.running + 1
+            reader, writer = await raw(
+                bed, request("/wait").replace(b"/chat/", f"/{name}/".encode())
+            )
+            answer = asyncio.create_task(reader.readline())
+            await wait_until_async(
+                lambda expected=expected, answer=answer: (
+                    upstream.running == expected or answer.done()
+                ),
+                5, "a request or its refusal",
+            )  # fmt: skip
+            if answer.done():
+                assert answer.result().split()[1] == b"503"
+                writer.close()
+                await reader.read()
+                return upstream.running - before
+            bed.stack.callback(writer.close)
+            bed.stack.callback(answer.cancel)
+
+    assert [await fill(name) for name in names] == [6, 3, 2]
+    upstream.release.set()
+
+
+@both_engines
 async def test_endpoints_of_an_owner_cannot_use_up_the_connections_of_others(bed: Bed) -> None:
     upstream = await bed.upstream()
     other = endpoint_route(

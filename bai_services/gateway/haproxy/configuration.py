@@ -25,7 +25,7 @@ from ..limits import (
 )
 
 # Each map is an empty file; its entries exist only in HAProxy's memory.
-MAPS = ("trusted", "tokens", "pools", "secrets", "limits")
+MAPS = ("trusted", "tokens", "pools", "secrets", "limits", "owners")
 # Shares of revisions are multiples of 1/100.
 SHARES = 100
 # Value of a token that the gateway itself checks.
@@ -157,11 +157,6 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
     lines = [
         f"bind fd@{listening}",
         "unique-id-format %[var(txn.secret)]",
-        # HAProxy has no time limit for bodies, so replicas get only requests with complete bodies.
-        f"http-request wait-for-body time {_ms(BODY_SECONDS)} "
-        f"if {{ req.hdr_val(content-length) 1:{MAX_HEAD_BYTES} }}",
-        _set("length req.hdr_val(content-length)"),
-        _set("received req.body_len"),
         _set("client src"),
         _set(f"peer src,map_ip({trusted})"),
         _set(
@@ -178,6 +173,12 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
             "%[var(txn.name)]/%[var(txn.digest)]/%[var(txn.digits)]:%[var(txn.client),hex]",
         ),
         _set(f"token var(txn.key),map_beg({map_file(folder, 'tokens')})"),
+        *_owner_rules(settings, folder),
+        # HAProxy has no time limit for bodies, so replicas get only requests with complete bodies.
+        f"http-request wait-for-body time {_ms(BODY_SECONDS)} "
+        f"if {{ req.hdr_val(content-length) 1:{MAX_HEAD_BYTES} }}",
+        _set("length req.hdr_val(content-length)"),
+        _set("received req.body_len"),
         _set("expires var(txn.token),field(1,/)"),
         _set("owner var(txn.token),field(2,/)"),
         _format("stream", "%[var(txn.owner)]@%[src]:%[src_port]"),
@@ -190,7 +191,6 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         _set("max_queue var(txn.limits),field(1,/)"),
         _set("request_ms var(txn.limits),field(2,/)"),
         _set("max_body var(txn.limits),field(3,/)"),
-        _set("endpoint_owner var(txn.limits),field(4,/)"),
         "acl has_pool var(txn.limits) -m found",
         "acl has_token var(txn.token) -m found",
         f"acl is_undecided var(txn.token) -m str {UNDECIDED}",
@@ -240,6 +240,25 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
     return _section("frontend clients from base", lines)
 
 
+def _owner_rules(settings: Settings, folder: Path) -> list[str]:
+    """Return the rules that limit the requests of an owner (see ``owner_limit``).
+
+    They also apply to requests that HAProxy forwards to the gateway. The number of connections
+    includes the connection of the request, and idle ones, which also occupy HAProxy.
+    """
+    full = f"'{_refusal('the endpoints of the owner have too many connections')}'"
+    refuse = f"http-request return status 503 content-type application/json string {full}"
+    return [
+        _set(f"endpoint_owner var(txn.name),map_str({map_file(folder, 'owners')})"),
+        "http-request track-sc2 var(txn.endpoint_owner) table owners "
+        "if { var(txn.token) -m found } { var(txn.endpoint_owner) -m found }",
+        _set("connections fe_conn"),
+        _set(f"free int({settings.max_connections + 1}),sub(txn.connections)"),
+        f"{refuse}{_RETRY_AFTER} if {{ sc2_conn_cur(owners) gt {settings.max_owner_requests} }} "
+        "or { sc2_conn_cur(owners),sub(txn.free) gt 0 }",
+    ]
+
+
 def _names(domain: str, prefix: str) -> list[str]:
     """Return the rules that set the endpoint's name from the host name, or from the path."""
     below = f"{{ path_beg {prefix}/ }}"
@@ -275,16 +294,12 @@ def _pool_rules(settings: Settings, folder: Path) -> list[str]:
 def _grpc_rules(settings: Settings, folder: Path) -> list[str]:
     own_host = f" unless {{ var(txn.host) -m end .{settings.domain} }}" if settings.domain else ""
     busy = f"'{_refusal('too many requests wait already')}'"
-    full = f"'{_refusal('the endpoints of the owner have too many connections')}'"
     return [
         "balance leastconn",
         # The gateway removes these headers from the responses that it forwards itself.
         f"http-response del-header {_one_of(NOT_FOR_CLIENTS)} -m reg",
         f"http-request return status 503 content-type application/json string {busy}{_RETRY_AFTER} "
         "if { be_conn_free lt 1 } { queue,sub(txn.max_queue) ge 0 }",
-        "http-request track-sc2 var(txn.endpoint_owner) table owners",
-        f"http-request return status 503 content-type application/json string {full}{_RETRY_AFTER} "
-        f"if {{ sc2_conn_cur(owners) gt {settings.max_owner_requests} }}",
         "http-request track-sc0 var(txn.owner) table requests if { var(txn.owner) -m found }",
         "http-request track-sc1 var(txn.stream) table streams if { var(txn.owner) -m found }",
         "http-request set-timeout server var(txn.request_ms)",
