@@ -388,6 +388,16 @@ async def raw_replica(bed: Bed, replica: RawReplica, **changes: Any) -> None:
     await bed.ready()
 
 
+@both_engines
+@pytest.mark.parametrize("header", ["X-Text: a\0b\r\n", "X-\0Text: a\r\n", "X-Text: \0\r\n"])
+async def test_nul_in_a_header_reaches_no_replica(bed: Bed, header: str) -> None:
+    replica = RawReplica(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    await raw_replica(bed, replica)
+    reader, _ = await raw(bed, request("/any", header))
+    assert (await reader.readline()).split()[1] == b"400"
+    assert replica.answered == 0
+
+
 async def test_endless_trailer_of_a_replica_is_not_kept(bed: Bed) -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-Endless: "
     await raw_replica(bed, RawReplica(head, is_endless=True))

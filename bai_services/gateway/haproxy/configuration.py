@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from bai_services.core.serving.token_usage import USAGE_PATHS
+
 from ..heads import NOT_FOR_CLIENTS, NOT_FOR_REPLICAS, OF_PROXIES, PEER_HEADER, SAFETY
 from ..limits import (
     BODY_SECONDS,
@@ -184,9 +186,10 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         _format("stream", "%[var(txn.owner)]@%[src]:%[src_port]"),
         _set("now date"),
         _set(f"pool var(txn.name),map_str({pools})"),
-        _set(f"turn rand({SHARES})"),
-        _format("share", "%[var(txn.name)]/:%[var(txn.turn)]"),
-        _set(f"pool var(txn.share),map_str({pools}) if {{ var(txn.pool) -m str {BY_SHARE} }}"),
+        f"acl is_by_share var(txn.pool) -m str {BY_SHARE}",
+        _set(f"turn rand({SHARES}) if is_by_share"),
+        _format("share", "%[var(txn.name)]/:%[var(txn.turn)]") + " if is_by_share",
+        _set(f"pool var(txn.share),map_str({pools}) if is_by_share"),
         _set(f"limits var(txn.pool),map_str({map_file(folder, 'limits')})"),
         _set("max_queue var(txn.limits),field(1,/)"),
         _set("request_ms var(txn.limits),field(2,/)"),
@@ -201,6 +204,11 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         "acl is_unusual req.fhdr_cnt(connection) gt 1",
         "acl is_unusual req.fhdr_cnt(upgrade) gt 1",
         "acl is_unusual req.fhdr_cnt(authorization) gt 1",
+        # HAProxy would forward it; the gateway rejects it.
+        r"acl is_unusual req.hdrs -m reg '\x00'",
+        _set("path path,url_dec"),
+        "acl has_path var(txn.path) -m found",
+        f"acl has_usage var(txn.path) -m sub -i {' '.join(USAGE_PATHS)}",
         "acl is_path url -m beg /",
         "acl is_http_2 req.ver 2.0",
         "acl has_connection req.fhdr(connection) -m found",
@@ -222,6 +230,8 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         "use_backend gateway if has_connection !is_plain_connection",
         "use_backend gateway if has_upgrade !is_websocket or has_upgrade has_length",
         "use_backend gateway if !has_no_end !is_valid",
+        # The gateway reads the input and output tokens of the responses.
+        "use_backend gateway if has_usage !has_grpc_pool or !has_path",
         # The gateway refuses other requests to gRPC servers.
         "use_backend gateway if has_grpc_pool !is_grpc or has_grpc_pool !is_http_2",
         "use_backend gateway if has_length is_too_large",
@@ -304,8 +314,7 @@ def _grpc_rules(settings: Settings, folder: Path) -> list[str]:
         "http-request track-sc1 var(txn.stream) table streams if { var(txn.owner) -m found }",
         "http-request set-timeout server var(txn.request_ms)",
         f"http-request replace-path ^{re.escape(settings.prefix)}/[^/]*/?(.*)$ /\\1{own_host}",
-        f"http-request del-header {_with_underscores(_one_of(NOT_FOR_REPLICAS))} -m reg",
-        f"http-request del-header ^{_with_underscores(OF_PROXIES.decode())} -m reg",
+        f"http-request del-header {_not_for_replicas()} -m reg",
         _set(f"secret var(txn.pool),map_str({map_file(folder, 'secrets')})"),
         "http-request set-header X-Forwarded-For %[var(txn.client)]",
     ]
@@ -342,6 +351,11 @@ def _refusal(message: str) -> str:
 def _one_of(headers: frozenset[bytes]) -> str:
     """Return a regular expression for header names, except headers that HAProxy writes itself."""
     return f"^({'|'.join(sorted(name.decode() for name in headers - _OWN))})$"
+
+
+def _not_for_replicas() -> str:
+    """Return one expression for all of these headers: each one is matched with every header."""
+    return _with_underscores(f"{_one_of(NOT_FOR_REPLICAS)}|^{OF_PROXIES.decode()}")
 
 
 def _with_underscores(pattern: str) -> str:
