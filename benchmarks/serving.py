@@ -11,6 +11,7 @@ import asyncio
 import json
 import multiprocessing
 import os
+import socket
 import statistics
 import sys
 import tempfile
@@ -33,6 +34,7 @@ from bai_services.core.serving.gateway_records import (
     TokenRoute,
 )
 from bai_services.core.serving.token_limits import digest_of
+from bai_services.gateway.haproxy.process import find_program
 from tests.testbed.wait import wait_until_async
 
 from . import serving_starts
@@ -323,6 +325,31 @@ async def _gateway(manager_port: int, engine: str) -> AsyncIterator[tuple[int, i
             await process.wait()
 
 
+@asynccontextmanager
+async def _plain_haproxy(server_port: int) -> AsyncIterator[tuple[int, int]]:
+    """Start HAProxy without rules: no configuration of it forwards requests faster.
+
+    It checks no token and hides nothing, so it is no gateway, but a bound for one.
+    """
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listen:
+        file = Path(folder) / "haproxy.cfg"
+        file.write_text(
+            "defaults\n  mode http\n  option http-no-delay\n  http-reuse safe\n"
+            "  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n"
+            f"frontend clients\n  bind fd@{listen.fileno()}\n"
+            f"  http-request replace-path ^{SERVING}(.*)$ \\1\n  default_backend server\n"
+            f"backend server\n  server s 127.0.0.1:{server_port}\n"
+        )
+        process = await asyncio.create_subprocess_exec(
+            find_program(), "-db", "-q", "-f", str(file), pass_fds=(listen.fileno(),)
+        )
+        try:
+            yield int(listen.getsockname()[1]), process.pid
+        finally:
+            process.kill()
+            await process.wait()
+
+
 async def measure() -> dict[str, Any]:
     servers = [_started_server() for _ in range(2)]
     ports = [port for _, port in servers]
@@ -335,22 +362,26 @@ async def measure() -> dict[str, Any]:
         async with (
             _gateway(await managers[0].start(), "builtin") as builtin,
             _gateway(await managers[1].start(), "haproxy") as haproxy,
+            _plain_haproxy(ports[0]) as plain,
         ):
             targets = {
                 "direct": Target(ports[0], "", server_pid),
                 "gateway": Target(builtin[0], SERVING, builtin[1]),
                 "haproxy": Target(haproxy[0], SERVING, haproxy[1]),
+                "plain_haproxy": Target(plain[0], SERVING, plain[1]),
             }
-            for port in (builtin[0], haproxy[0]):
+            for port in (builtin[0], haproxy[0], plain[0]):
                 await serving(port)
             # Alternate the targets, because the speed of the machine changes.
             for _ in range(ROUNDS):
                 for target in targets.values():
                     await target.measure()
-            direct, through, fast = targets.values()
+            direct, through, fast, bound = targets.values()
             return {
                 "throughput_ratio": through.ratio(direct),
                 "haproxy_throughput_ratio": fast.ratio(direct),
+                # What HAProxy reaches without rules on this machine.
+                "plain_haproxy_throughput_ratio": bound.ratio(direct),
                 **{f"{name}_per_second": round(each.rate) for name, each in targets.items()},
                 **{f"{name}_cpu_us": round(each.cpu) for name, each in targets.items()},
                 "added_p99_ms": _added(through.p99s, direct.p99s),

@@ -79,6 +79,9 @@ class Listing:
     # A condition must be true for at least one of these rows. The list cannot be sorted by such a
     # field.
     related: Mapping[str, Named] = field(default_factory=dict)
+    # Expressions by which a list is sorted instead of the columns, for example without regard to
+    # upper and lower case.
+    sorted_by: Mapping[str, sa.ColumnElement[Any]] = field(default_factory=dict)
 
     async def page(
         self,
@@ -168,6 +171,7 @@ class Listing:
                 field=field_name,
             )
         column = self._column(field_name)
+        column = self.sorted_by.get(field_name, column)
         return column.desc() if name.startswith("-") else column.asc()
 
     def _condition(self, tx: AsyncConnection, name: str, value: str) -> sa.ColumnElement[bool]:

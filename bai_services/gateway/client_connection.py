@@ -38,7 +38,6 @@ class Server(Gateway, Protocol):
     connections: set[ClientConnection]
     # Connections without a request, in the order in which they became idle.
     idle: dict[ClientConnection, None]
-    max_connections: int
     is_behind_haproxy: bool
 
     def client_address(self, peer: str, forwarded: str) -> str: ...

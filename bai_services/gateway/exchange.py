@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Protocol
 
 from bai_services import tracing
+from bai_services.core.serving.balancing import owner_limit
 from bai_services.core.serving.gateway_records import ANONYMOUS
 from bai_services.core.serving.gateway_records import Protocol as ReplicaProtocol
 from bai_services.core.serving.prompt_prefix import prompt_prefix
@@ -106,7 +107,9 @@ class Gateway(Protocol):
     prefix: bytes  # of paths, without a slash at the end
     domain: bytes  # endpoints are also at NAME.DOMAIN; b"": no own host names
     is_behind_haproxy: bool
+    max_connections: int
     max_owner_requests: int
+    running_requests: int  # of endpoints: they run, wait, or their beginning has not arrived yet
 
     def drained(self) -> None: ...
 
@@ -260,10 +263,16 @@ class Exchange:
             raise _too_large(endpoint.route.max_body_bytes)
         self.endpoint, self.token = endpoint, token
         owner = endpoint.owner
+        gateway = self._gateway
+        limit = owner_limit(
+            gateway.max_owner_requests, gateway.max_connections, gateway.running_requests
+        )
+        is_beyond_limit = owner.requests >= limit
         owner.requests += 1
+        gateway.running_requests += 1
         owner.held_bytes += self._held
         (endpoint.anonymous if token is None else token.running).add(self)
-        if owner.requests > self._gateway.max_owner_requests:
+        if is_beyond_limit:
             raise busy("the endpoints of the owner have too many connections")
         if owner.held_bytes > MAX_OWNER_HELD_BYTES:
             raise _too_many_bytes()
@@ -630,6 +639,7 @@ class Exchange:
         if endpoint is None:
             return
         endpoint.owner.requests -= 1
+        self._gateway.running_requests -= 1
         if tracing.is_on():
             self._record_span(endpoint)
         if self._connecting is not None:

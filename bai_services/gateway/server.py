@@ -37,6 +37,7 @@ class GatewayServer:
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
     max_connections: int = MAX_CLIENT_CONNECTIONS
     max_owner_requests: int = MAX_CLIENT_CONNECTIONS // 2
+    running_requests: int = 0
     connections: set[ClientConnection] = field(default_factory=set)
     idle: dict[ClientConnection, None] = field(default_factory=dict)
     on_drained: Callable[[], None] = lambda: None

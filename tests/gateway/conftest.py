@@ -180,6 +180,8 @@ class Upstream:
     async def _usage(self, _: web.Request) -> web.Response:
         return web.json_response({"usage": {"prompt_tokens": 7, "completion_tokens": 3}})
 
+    _v1_chat_completions = _v1_embeddings = _usage
+
     async def _huge_usage(self, _: web.Request) -> web.Response:
         return web.json_response({"usage": {"prompt_tokens": 10**9, "completion_tokens": 10**9}})
 
@@ -254,7 +256,7 @@ class Bed:
     def _haproxy(self, server: GatewayServer) -> Haproxy:
         settings = Settings(
             prefix=server.prefix.decode(), domain=server.domain.decode(), pools=4, slots=4,
-            threads=1, queue_seconds=30, max_connections=2000,
+            threads=1, queue_seconds=30, max_connections=min(2000, server.max_connections),
             max_owner_requests=server.max_owner_requests,
         )  # fmt: skip
         haproxy = Haproxy(server, settings, "127.0.0.1", 0)

@@ -388,6 +388,16 @@ async def raw_replica(bed: Bed, replica: RawReplica, **changes: Any) -> None:
     await bed.ready()
 
 
+@both_engines
+@pytest.mark.parametrize("header", ["X-Text: a\0b\r\n", "X-\0Text: a\r\n", "X-Text: \0\r\n"])
+async def test_nul_in_a_header_reaches_no_replica(bed: Bed, header: str) -> None:
+    replica = RawReplica(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    await raw_replica(bed, replica)
+    reader, _ = await raw(bed, request("/any", header))
+    assert (await reader.readline()).split()[1] == b"400"
+    assert replica.answered == 0
+
+
 async def test_endless_trailer_of_a_replica_is_not_kept(bed: Bed) -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-Endless: "
     await raw_replica(bed, RawReplica(head, is_endless=True))
@@ -650,6 +660,51 @@ async def test_idle_connections_do_not_lock_out_others(bed: Bed) -> None:
     await reader.readuntil(b"HTTP/1.1 200")
     upstream.release.set()
     assert (await running.readline()).split()[1] == b"200"
+
+
+@both_engines
+async def test_owners_together_cannot_use_up_the_connections(bed: Bed) -> None:
+    """With N busy owners, a share of N + 1 remains for others."""
+    upstream = await bed.upstream()
+    names = ("chat", "second", "third")
+    await bed.manager.set(
+        *(
+            endpoint_route(
+                upstream.route(id=f"r{name}", revision_id=f"v{name}"), id=f"e{name}", name=name,
+                weights={f"v{name}": 1}, tokens=(token_route(id=f"t{name}"),),
+                owner_id=f"o{name}",
+            )
+            for name in names
+        )
+    )  # fmt: skip
+    await bed.gateway(max_connections=12)
+    await bed.ready(3)
+
+    async def fill(name: str) -> int:
+        """Send requests that do not end until one is refused; return the number of the others."""
+        before = upstream.running
+        while True:
+            expected = upstream.running + 1
+            reader, writer = await raw(
+                bed, request("/wait").replace(b"/chat/", f"/{name}/".encode())
+            )
+            answer = asyncio.create_task(reader.readline())
+            await wait_until_async(
+                lambda expected=expected, answer=answer: (
+                    upstream.running == expected or answer.done()
+                ),
+                5, "a request or its refusal",
+            )  # fmt: skip
+            if answer.done():
+                assert answer.result().split()[1] == b"503"
+                writer.close()
+                await reader.read()
+                return upstream.running - before
+            bed.stack.callback(writer.close)
+            bed.stack.callback(answer.cancel)
+
+    assert [await fill(name) for name in names] == [6, 3, 2]
+    upstream.release.set()
 
 
 @both_engines

@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from yarl import URL
 
 from bai_services.core.errors import Unavailable
 from bai_services.core.serving.gateway_records import EndpointRoute
@@ -72,6 +73,32 @@ async def test_haproxy_itself_gives_requests_to_replicas(bed: Bed) -> None:
     assert not bed.gateways[0].connections
     # The requests are counted, although only HAProxy has handled them.
     await wait_until_async(lambda: bed.manager.total("requests") == 2, 5, "the report")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/chat/completions", "/v1/chat/%63ompletions", "/v1/chat%2Fcompletions", "/v1/embeddings"],
+)
+async def test_tokens_of_language_models_are_counted(
+    bed: Bed, upstream: Upstream, path: str
+) -> None:
+    """HAProxy forwards no request whose response has `usage`, however its path is written."""
+    url = URL(bed.url(path), encoded=True)
+    async with bed.http.post(url, json={"messages": []}) as response:
+        assert (await response.json())["usage"]["prompt_tokens"] == 7
+    assert not was_passed_on(upstream)
+    await wait_until_async(lambda: bed.manager.total("requests"), 5, "the report")
+    tokens = [token for report in bed.manager.reports for token in report["tokens"]]
+    assert [(each["input_tokens"], each["output_tokens"]) for each in tokens] == [(7, 3)]
+
+
+@pytest.mark.parametrize("path", ["/V1/Chat/Completions", "/x%zz"])
+async def test_path_that_may_be_one_of_a_language_model_is_passed_to_the_gateway(
+    bed: Bed, upstream: Upstream, path: str
+) -> None:
+    async with bed.http.get(URL(bed.url(path), encoded=True)) as response:
+        assert response.status == 200
+    assert not was_passed_on(upstream)
 
 
 async def test_changes_need_no_new_process(bed: Bed, upstream: Upstream) -> None:

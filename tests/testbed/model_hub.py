@@ -130,6 +130,34 @@ async def serve_model_hub(hub: ModelHub) -> AsyncIterator[ModelHub]:
 
 
 @asynccontextmanager
+async def serve_bytes(start: bytes, repeated: bytes = b"") -> AsyncIterator[str]:
+    """Yield the URL of a server that responds with ``start``, then with ``repeated`` forever."""
+
+    running: dict[asyncio.StreamWriter, asyncio.Event] = {}
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        has_ended = running[writer] = asyncio.Event()
+        with suppress(OSError, EOFError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(start)
+            await writer.drain()
+            while repeated:
+                writer.write(repeated)
+                await writer.drain()
+        writer.close()
+        has_ended.set()
+
+    server = await asyncio.start_server(respond, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for writer, has_ended in running.items():
+            writer.transport.abort()
+            await has_ended.wait()
+
+
+@asynccontextmanager
 async def serve_endless_head(is_silent: bool) -> AsyncIterator[tuple[str, asyncio.Event]]:
     """Yield the URL of a server whose response headers never end; its first request sets the event.
 

@@ -22,6 +22,8 @@ MAX_PATH = 512
 MAX_PATTERNS = 20
 MAX_INFO_BYTES = 4 * 2**20
 MAX_LABELS = 32
+# Maximum size of a file that a hub may report, in bytes.
+MAX_FILE_BYTES = 10**18
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9][\w./-]{0,127}", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
@@ -160,7 +162,8 @@ def _remote_file(entry: object) -> RemoteFile:
     details = lfs if isinstance(lfs, dict) else {}
     size = details.get("size", entry.get("size"))
     sha256 = details.get("sha256", details.get("oid", ""))
-    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 0):
+    is_size = isinstance(size, int) and not isinstance(size, bool) and 0 <= size <= MAX_FILE_BYTES
+    if size is not None and not is_size:
         raise ValueError("the size of a file is not valid")
     is_hash = isinstance(sha256, str) and _SHA256.fullmatch(sha256) is not None
     return RemoteFile(path, size, str(sha256) if is_hash else "")

@@ -72,3 +72,18 @@ def by_prefix(candidates: Sequence[CandidateT], prefix: bytes) -> CandidateT:
 
 def _score(name: str, prefix: bytes) -> bytes:
     return hashlib.blake2b(prefix, key=name.encode()[:64], digest_size=8).digest()
+
+
+def owner_limit(maximum: int, connections: int, running: int) -> int:
+    """Return how many requests an owner may have at the same time.
+
+    An owner may have no more requests than there are free connections (dynamic threshold of shared
+    buffers; Choudhury and Hahne, 1998): with N owners that want as many as possible, each gets one
+    of N + 1 shares, and one share remains for owners without requests.
+
+    >>> owner_limit(10, connections=20, running=0)
+    10
+    >>> owner_limit(10, connections=20, running=16)
+    4
+    """
+    return min(maximum, connections - running)

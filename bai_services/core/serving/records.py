@@ -33,6 +33,9 @@ EXPIRED_CHAT_TOKENS_KEPT_FOR = timedelta(hours=1)
 # Limited because each gateway stores all tokens, with their networks.
 MAX_TOKENS_PER_USER = 500
 MAX_ENDPOINTS_PER_USER = 100
+# The name of a deleted endpoint is reserved for this time, up to this number of names per owner.
+NAME_RESERVED_FOR = timedelta(days=30)
+MAX_RESERVED_NAMES = 200
 # A gateway that has not reported for this time counts as stopped.
 GATEWAY_TIMEOUT = timedelta(seconds=30)
 GATEWAYS_KEPT_FOR = timedelta(days=1)

@@ -11,6 +11,12 @@ from typing import Any
 # Number of bytes kept from the end of a response: OpenAI-compatible servers send `usage` last.
 KEPT_BYTES = 16 * 1024
 MAX_TOKENS = 10**9
+# Parts of the paths of requests whose responses have `usage`: the APIs of OpenAI and Anthropic, and
+# additions of vLLM and SGLang.
+USAGE_PATHS = (
+    "/completions", "/responses", "/messages", "/embeddings", "/transcriptions", "/translations",
+    "/rerank", "/score", "/classify", "/pooling",
+)  # fmt: skip
 _FIELD = b'"usage"'
 _NAMES = (("prompt_tokens", "completion_tokens"), ("input_tokens", "output_tokens"))
 

@@ -98,6 +98,11 @@ for _name in _SEARCHED:
 _LISTING = Listing(
     columns={**_FOLDER_COLUMNS, **_CARD_COLUMNS, "text": _TEXT},
     default_sort=("title", "id"),
+    sorted_by={
+        "title": sa.func.lower(model_cards.c.title),
+        # Databases disagree about the place of NULL; an unknown size is the smallest.
+        "size_bytes": sa.func.coalesce(vfolders.c.used_bytes, -1),
+    },
 )
 _IS_IN_STORE = (projects.c.type == STORE) & (vfolders.c.status == VfolderStatus.READY)
 

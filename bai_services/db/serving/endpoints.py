@@ -35,6 +35,7 @@ from ..tables.serving import (
     endpoints,
 )
 from ..tables.sessions import kernels, sessions
+from .names import take_name
 from .routes_version import bump_routes
 from .rows import EndpointRow, endpoint_row, no_endpoint, visible_rows
 
@@ -138,7 +139,7 @@ class EndpointStore:
         Raises
         ------
         AlreadyExists
-            If an endpoint has that name.
+            If an endpoint has that name, or the name is reserved for another owner.
         QuotaExceeded
             If the owner has too many endpoints.
         """
@@ -151,6 +152,13 @@ class EndpointStore:
                 )
             ):
                 await tx.execute(endpoints.insert().values(values))
+            await take_name(
+                tx,
+                values["name"],
+                owner_id=values["owner_id"],
+                project_id=values["project_id"],
+                now=values["created_at"],
+            )
             await tx.execute(endpoint_revisions.insert().values({**revision, "number": 1}))
             await bump_routes(tx)
             await record(tx, audit)

@@ -29,6 +29,7 @@ from ..tables.serving import (
 )
 from ..tables.sessions import kernels, sessions
 from .gateways import reports_at
+from .names import release_names
 from .routes_version import bump_routes
 from .rows import ROWS, EndpointRow, endpoint_row
 
@@ -456,7 +457,7 @@ class ReplicaStore:
 
     async def clean_up(self, now: datetime, before: datetime, kept: int) -> None:
         """Delete stopped gateways, old changes of replicas, replicas that ended before ``before``,
-        and all but the last ``kept`` ended replicas of each endpoint.
+        and all but the last ``kept`` ended replicas of each endpoint; update reserved names.
         """
         numbered = (
             sa.select(
@@ -495,6 +496,7 @@ class ReplicaStore:
             await tx.execute(
                 sa.delete(gateways).where(gateways.c.reported_at < now - GATEWAYS_KEPT_FOR)
             )
+            await release_names(tx, now)
 
 
 async def _record_phases(tx: AsyncConnection, ids: Collection[str], now: datetime) -> None:

@@ -52,6 +52,19 @@ endpoints = sa.Table(
     sa.Index("ix_endpoints_project_id", "project_id"),
 )
 
+# Names of endpoints, also of deleted ones: clients may still send requests and tokens to the URL of
+# a deleted endpoint. There are no foreign keys, because a name outlives owner and project.
+endpoint_names = sa.Table(
+    "endpoint_names",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("owner_id", sa.String(64), nullable=False),
+    sa.Column("project_id", sa.String(64), nullable=False),
+    # NULL: the endpoint exists, or was deleted since the last clean-up.
+    sa.Column("released_at", UtcDateTime),
+    sa.Index("ix_endpoint_names_owner_id", "owner_id"),
+)
+
 endpoint_revisions = sa.Table(
     "endpoint_revisions",
     metadata,

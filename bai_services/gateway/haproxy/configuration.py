@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from bai_services.core.serving.token_usage import USAGE_PATHS
+
 from ..heads import NOT_FOR_CLIENTS, NOT_FOR_REPLICAS, OF_PROXIES, PEER_HEADER, SAFETY
 from ..limits import (
     BODY_SECONDS,
@@ -25,7 +27,7 @@ from ..limits import (
 )
 
 # Each map is an empty file; its entries exist only in HAProxy's memory.
-MAPS = ("trusted", "tokens", "pools", "secrets", "limits")
+MAPS = ("trusted", "tokens", "pools", "secrets", "limits", "owners")
 # Shares of revisions are multiples of 1/100.
 SHARES = 100
 # Value of a token that the gateway itself checks.
@@ -157,11 +159,6 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
     lines = [
         f"bind fd@{listening}",
         "unique-id-format %[var(txn.secret)]",
-        # HAProxy has no time limit for bodies, so replicas get only requests with complete bodies.
-        f"http-request wait-for-body time {_ms(BODY_SECONDS)} "
-        f"if {{ req.hdr_val(content-length) 1:{MAX_HEAD_BYTES} }}",
-        _set("length req.hdr_val(content-length)"),
-        _set("received req.body_len"),
         _set("client src"),
         _set(f"peer src,map_ip({trusted})"),
         _set(
@@ -178,19 +175,25 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
             "%[var(txn.name)]/%[var(txn.digest)]/%[var(txn.digits)]:%[var(txn.client),hex]",
         ),
         _set(f"token var(txn.key),map_beg({map_file(folder, 'tokens')})"),
+        *_owner_rules(settings, folder),
+        # HAProxy has no time limit for bodies, so replicas get only requests with complete bodies.
+        f"http-request wait-for-body time {_ms(BODY_SECONDS)} "
+        f"if {{ req.hdr_val(content-length) 1:{MAX_HEAD_BYTES} }}",
+        _set("length req.hdr_val(content-length)"),
+        _set("received req.body_len"),
         _set("expires var(txn.token),field(1,/)"),
         _set("owner var(txn.token),field(2,/)"),
         _format("stream", "%[var(txn.owner)]@%[src]:%[src_port]"),
         _set("now date"),
         _set(f"pool var(txn.name),map_str({pools})"),
-        _set(f"turn rand({SHARES})"),
-        _format("share", "%[var(txn.name)]/:%[var(txn.turn)]"),
-        _set(f"pool var(txn.share),map_str({pools}) if {{ var(txn.pool) -m str {BY_SHARE} }}"),
+        f"acl is_by_share var(txn.pool) -m str {BY_SHARE}",
+        _set(f"turn rand({SHARES}) if is_by_share"),
+        _format("share", "%[var(txn.name)]/:%[var(txn.turn)]") + " if is_by_share",
+        _set(f"pool var(txn.share),map_str({pools}) if is_by_share"),
         _set(f"limits var(txn.pool),map_str({map_file(folder, 'limits')})"),
         _set("max_queue var(txn.limits),field(1,/)"),
         _set("request_ms var(txn.limits),field(2,/)"),
         _set("max_body var(txn.limits),field(3,/)"),
-        _set("endpoint_owner var(txn.limits),field(4,/)"),
         "acl has_pool var(txn.limits) -m found",
         "acl has_token var(txn.token) -m found",
         f"acl is_undecided var(txn.token) -m str {UNDECIDED}",
@@ -201,6 +204,11 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         "acl is_unusual req.fhdr_cnt(connection) gt 1",
         "acl is_unusual req.fhdr_cnt(upgrade) gt 1",
         "acl is_unusual req.fhdr_cnt(authorization) gt 1",
+        # HAProxy would forward it; the gateway rejects it.
+        r"acl is_unusual req.hdrs -m reg '\x00'",
+        _set("path path,url_dec"),
+        "acl has_path var(txn.path) -m found",
+        f"acl has_usage var(txn.path) -m sub -i {' '.join(USAGE_PATHS)}",
         "acl is_path url -m beg /",
         "acl is_http_2 req.ver 2.0",
         "acl has_connection req.fhdr(connection) -m found",
@@ -222,6 +230,8 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         "use_backend gateway if has_connection !is_plain_connection",
         "use_backend gateway if has_upgrade !is_websocket or has_upgrade has_length",
         "use_backend gateway if !has_no_end !is_valid",
+        # The gateway reads the input and output tokens of the responses.
+        "use_backend gateway if has_usage !has_grpc_pool or !has_path",
         # The gateway refuses other requests to gRPC servers.
         "use_backend gateway if has_grpc_pool !is_grpc or has_grpc_pool !is_http_2",
         "use_backend gateway if has_length is_too_large",
@@ -238,6 +248,25 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         name, value = line.split(": ", 1)
         lines.append(f'http-response set-header {name} "{value}"')
     return _section("frontend clients from base", lines)
+
+
+def _owner_rules(settings: Settings, folder: Path) -> list[str]:
+    """Return the rules that limit the requests of an owner (see ``owner_limit``).
+
+    They also apply to requests that HAProxy forwards to the gateway. The number of connections
+    includes the connection of the request, and idle ones, which also occupy HAProxy.
+    """
+    full = f"'{_refusal('the endpoints of the owner have too many connections')}'"
+    refuse = f"http-request return status 503 content-type application/json string {full}"
+    return [
+        _set(f"endpoint_owner var(txn.name),map_str({map_file(folder, 'owners')})"),
+        "http-request track-sc2 var(txn.endpoint_owner) table owners "
+        "if { var(txn.token) -m found } { var(txn.endpoint_owner) -m found }",
+        _set("connections fe_conn"),
+        _set(f"free int({settings.max_connections + 1}),sub(txn.connections)"),
+        f"{refuse}{_RETRY_AFTER} if {{ sc2_conn_cur(owners) gt {settings.max_owner_requests} }} "
+        "or { sc2_conn_cur(owners),sub(txn.free) gt 0 }",
+    ]
 
 
 def _names(domain: str, prefix: str) -> list[str]:
@@ -275,22 +304,17 @@ def _pool_rules(settings: Settings, folder: Path) -> list[str]:
 def _grpc_rules(settings: Settings, folder: Path) -> list[str]:
     own_host = f" unless {{ var(txn.host) -m end .{settings.domain} }}" if settings.domain else ""
     busy = f"'{_refusal('too many requests wait already')}'"
-    full = f"'{_refusal('the endpoints of the owner have too many connections')}'"
     return [
         "balance leastconn",
         # The gateway removes these headers from the responses that it forwards itself.
         f"http-response del-header {_one_of(NOT_FOR_CLIENTS)} -m reg",
         f"http-request return status 503 content-type application/json string {busy}{_RETRY_AFTER} "
         "if { be_conn_free lt 1 } { queue,sub(txn.max_queue) ge 0 }",
-        "http-request track-sc2 var(txn.endpoint_owner) table owners",
-        f"http-request return status 503 content-type application/json string {full}{_RETRY_AFTER} "
-        f"if {{ sc2_conn_cur(owners) gt {settings.max_owner_requests} }}",
         "http-request track-sc0 var(txn.owner) table requests if { var(txn.owner) -m found }",
         "http-request track-sc1 var(txn.stream) table streams if { var(txn.owner) -m found }",
         "http-request set-timeout server var(txn.request_ms)",
         f"http-request replace-path ^{re.escape(settings.prefix)}/[^/]*/?(.*)$ /\\1{own_host}",
-        f"http-request del-header {_with_underscores(_one_of(NOT_FOR_REPLICAS))} -m reg",
-        f"http-request del-header ^{_with_underscores(OF_PROXIES.decode())} -m reg",
+        f"http-request del-header {_not_for_replicas()} -m reg",
         _set(f"secret var(txn.pool),map_str({map_file(folder, 'secrets')})"),
         "http-request set-header X-Forwarded-For %[var(txn.client)]",
     ]
@@ -327,6 +351,11 @@ def _refusal(message: str) -> str:
 def _one_of(headers: frozenset[bytes]) -> str:
     """Return a regular expression for header names, except headers that HAProxy writes itself."""
     return f"^({'|'.join(sorted(name.decode() for name in headers - _OWN))})$"
+
+
+def _not_for_replicas() -> str:
+    """Return one expression for all of these headers: each one is matched with every header."""
+    return _with_underscores(f"{_one_of(NOT_FOR_REPLICAS)}|^{OF_PROXIES.decode()}")
 
 
 def _with_underscores(pattern: str) -> str:

@@ -109,7 +109,7 @@ class Slots:
         The gateway itself serves an endpoint if one of its ready replicas has no slot.
         """
         maps: dict[str, dict[str, str]] = {
-            name: {} for name in ("tokens", "pools", "secrets", "limits")
+            name: {} for name in ("tokens", "pools", "secrets", "limits", "owners")
         }
         ready: dict[int, Slot] = {}
         endpoints = list(endpoints)
@@ -118,6 +118,8 @@ class Slots:
         self._tokens = {key: each for key, each in self._tokens.items() if key in live}
         for endpoint in endpoints:
             maps["tokens"].update(self._token_entries(endpoint.route, now))
+            if is_word(endpoint.route.name):
+                maps["owners"][endpoint.route.name] = endpoint.route.owner_id
             groups = ready_groups(endpoint)
             placed = {key: self._place(key, replicas) for key, replicas in groups.items()}
             for key, found in placed.items():
@@ -203,10 +205,7 @@ class Slots:
         groups: Mapping[PoolKey, list[Replica]],
     ) -> None:
         route = endpoint.route
-        limits = (
-            f"{route.max_queue}/{route.request_seconds * 1000}/{route.max_body_bytes}"
-            f"/{route.owner_id}"
-        )
+        limits = f"{route.max_queue}/{route.request_seconds * 1000}/{route.max_body_bytes}"
         names = []
         for key in groups:
             name = self.by_key[key].backend

@@ -12,6 +12,7 @@ import hashlib
 import http.client
 import json
 import re
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -50,6 +51,8 @@ MAX_FILE_SECONDS = 24 * 3600.0
 # Minimum mean rate over the window: a slower server must not occupy an import for hours.
 MIN_BYTES_PER_SECOND = 32 * 1024
 RATE_WINDOW_SECONDS = 300.0
+# Time limit for the end of a response after the last byte of the file.
+END_SECONDS = 10.0
 MAX_REDIRECTS = 5
 # Maximum number of consecutive attempts without a received byte.
 MAX_ATTEMPTS = 5
@@ -65,6 +68,7 @@ class _Answer:
     """The last response of a chain of redirects, with the ``etag`` and ``size`` of the file."""
 
     response: http.client.HTTPResponse
+    connected: socket.socket
     start: int
     size: int | None
     etag: str
@@ -82,6 +86,7 @@ class HubClient:
         first_delay_seconds: float = FIRST_DELAY_SECONDS,
         head_seconds: float = HEAD_SECONDS,
         rate_window_seconds: float = RATE_WINDOW_SECONDS,
+        end_seconds: float = END_SECONDS,
     ) -> None:
         self.targets = targets
         self._base = base_url.rstrip("/")
@@ -90,6 +95,7 @@ class HubClient:
         self._first_delay = first_delay_seconds
         self._head_seconds = head_seconds
         self.rate_window_seconds = rate_window_seconds
+        self.end_seconds = end_seconds
 
     @functools.cached_property
     def _tls(self) -> ssl.SSLContext:
@@ -106,6 +112,7 @@ class HubClient:
             self._first_delay,
             self._head_seconds,
             self.rate_window_seconds,
+            self.end_seconds,
         )
 
     def info(self, repository: str, revision: str, transfer: Transfer) -> ModelInfo:
@@ -223,7 +230,7 @@ class HubClient:
                         if value := response.headers.get(name):
                             linked.setdefault(name, value)
                     if response.status not in _REDIRECTS:
-                        answer = _answer(response, start, linked)
+                        answer = _answer(response, connected, start, linked)
                         with time_limit(connected, body_seconds or self._head_seconds):
                             yield answer
                         return
@@ -333,9 +340,14 @@ class _Download:
             self._check(answer)
             if answer.start != self._received:
                 self._begin_again()
-            while chunk := answer.response.read1(CHUNK_BYTES):
+            size = self._size or 0
+            while self._received < size and (chunk := answer.response.read1(CHUNK_BYTES)):
                 self._receive(chunk)
-        if self._size is not None and self._received < self._size:
+            if self._received >= size:
+                # What follows the file may have no end (trailers), and no time limit applies to it.
+                with time_limit(answer.connected, self._client.end_seconds):
+                    self._receive(answer.response.read1(1))
+        if self._received < size:
             raise RetryableError("the connection was closed before the end of the file")
         found = self._digest.hexdigest()
         expected = self._file.sha256 or checksum_of_etag(self._etag)
@@ -411,7 +423,12 @@ def _network_errors() -> Iterator[None]:
         raise RetryableError(problem_of(error)) from None
 
 
-def _answer(response: http.client.HTTPResponse, start: int, linked: dict[str, str]) -> _Answer:
+def _answer(
+    response: http.client.HTTPResponse,
+    connected: socket.socket,
+    start: int,
+    linked: dict[str, str],
+) -> _Answer:
     status = response.status
     if status in (401, 403):
         raise SourceError(
@@ -430,10 +447,10 @@ def _answer(response: http.client.HTTPResponse, start: int, linked: dict[str, st
         found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range") or "")
         if found is None or int(found[1]) != start:
             raise SourceError("the server does not return the requested part of the file")
-        return _Answer(response, start, int(found[2]) if size is None else size, etag)
+        return _Answer(response, connected, start, int(found[2]) if size is None else size, etag)
     if size is None:
         size = _number(response.headers.get("Content-Length"))
-    return _Answer(response, 0, size, etag)
+    return _Answer(response, connected, 0, size, etag)
 
 
 def _number(text: str | None) -> int | None:

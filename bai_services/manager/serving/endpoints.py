@@ -147,7 +147,7 @@ class Endpoints:
         InvalidRequest
             If the name, the definition or a setting is not valid.
         AlreadyExists
-            If an endpoint has that name.
+            If an endpoint has that name, or the name is reserved for another owner.
         QuotaExceeded
             If the caller has too many endpoints, or a replica exceeds a quota.
         """

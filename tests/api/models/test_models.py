@@ -27,6 +27,7 @@ from bai_services.core.models.cards import CardContent
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.db.models.cards import CardStore
 from bai_services.db.sessions.requests import ProjectFacts
+from bai_services.db.tables.folders import vfolders
 from bai_services.db.tables.models import model_imports
 from bai_services.manager.imports.import_loop import MAX_CONCURRENT
 from bai_services.manager.imports.transfer import Transfer
@@ -154,6 +155,19 @@ async def test_search_filters_and_sort(api: Api, admin: Client, user: Client) ->
     assert (await user.get("/models", limit=1, offset=1))["total"] == 3
     with pytest.raises(InvalidRequest):
         await user.get("/models", fits="maybe")
+
+
+@pytest.mark.both_databases
+async def test_order_of_titles_and_sizes(api: Api, admin: Client, user: Client) -> None:
+    for name, title, size in (("a", "beta", 10), ("b", "Alpha", 9), ("c", "Gamma", None)):
+        await make(api, admin, name, title=title)
+        async with api.world.manager.database.write() as tx:
+            changed = sa.update(vfolders).where(vfolders.c.name == name)
+            await tx.execute(changed.values(used_bytes=size))
+    assert await folders(user) == ["b", "a", "c"]
+    assert await folders(user, sort="-title") == ["c", "a", "b"]
+    assert await folders(user, sort="size_bytes") == ["c", "b", "a"]
+    assert await folders(user, sort="-size_bytes") == ["a", "b", "c"]
 
 
 async def test_wrong_definition_is_shown_with_its_line(

@@ -30,6 +30,7 @@ from bai_services.core.errors import (
 from bai_services.core.serving.gateway_records import ANONYMOUS
 from bai_services.core.serving.records import (
     ENDED_REPLICAS_KEPT_FOR,
+    NAME_RESERVED_FOR,
     REPLICA_CHANGES_KEPT,
     REVISIONS_KEPT,
 )
@@ -38,6 +39,7 @@ from bai_services.core.sessions.lifecycle import Event
 from bai_services.db.serving.gateways import GatewayStore, RoutingRows
 from bai_services.db.serving.replicas import ReplicaStore
 from bai_services.db.serving.tokens import TokenStore
+from bai_services.db.tables.serving import endpoint_names, endpoints
 from bai_services.db.tables.sessions import kernels
 from bai_services.manager.serving.replica_launch import SECRET_VARIABLE, ReplicaSecrets
 from bai_services.manager.serving.runner import MAX_SESSIONS_PER_STEP
@@ -1021,13 +1023,9 @@ async def test_tokens_of_one_owner_are_limited(api: Api, monkeypatch: pytest.Mon
 
 async def test_members_of_other_projects_find_no_endpoint(api: Api) -> None:
     """The permission matrix covers users of other domains, and calls without a sign-in."""
-    user, manager = await api.client("user"), api.world.manager
+    user = await api.client("user")
     made = await make(api, user)
-    await (await api.client("admin")).post("/projects", {"name": "other", "domain": "default"})
-    spec = {"username": "outsider", "email": "o@example.com", "domain": "default"}
-    new = await manager.accounts.users.create(SUPERADMIN, {**spec, "projects": ["other"]})
-    api.world.keys["outsider"] = new.keypair
-    outsider = await api.client("outsider")
+    outsider = await outsider_of(api)
     bodies: dict[str, Any] = {"/rollback": {"revision": 1}, "/tokens": {"name": "mine"}}
     checked = 0
     for pattern, handler in ROUTES:
@@ -1046,6 +1044,89 @@ async def test_members_of_other_projects_find_no_endpoint(api: Api) -> None:
                 checked += 1
     assert checked >= 20
     assert (await outsider.get("/endpoints"))["items"] == []
+
+
+async def outsider_of(api: Api, project: str = "other") -> Client:
+    """Return a user of the same domain, in another project."""
+    admin = await api.client("admin")
+    (image, *_) = (await admin.get("/projects", name="default"))["items"]
+    spec = {"name": project, "domain": "default", "default_image": image["default_image"]}
+    await admin.post("/projects", spec)
+    spec = {"username": "outsider", "email": "o@example.com", "domain": "default"}
+    new = await api.world.manager.accounts.users.create(SUPERADMIN, {**spec, "projects": [project]})
+    api.world.keys["outsider"] = new.keypair
+    return await api.client("outsider")
+
+
+@pytest.mark.both_databases
+async def test_name_of_a_deleted_endpoint_is_reserved_for_its_owner_and_project(api: Api) -> None:
+    """Otherwise clients with the old URL would send requests and tokens to another owner."""
+    user, user2, outsider = (
+        await api.client("user"),
+        await api.client("user2"),
+        await outsider_of(api),
+    )
+    store, database = ReplicaStore(api.world.manager.database), api.world.manager.database
+
+    async def clean_up(after: timedelta = timedelta()) -> None:
+        now = api.world.clock() + after
+        await store.clean_up(now, now - ENDED_REPLICAS_KEPT_FOR, 2)
+
+    async def delete(client: Client) -> None:
+        await client.delete("/endpoints/llm")
+        await step(api, 4)
+
+    await make(api, user)
+    await clean_up()
+    await delete(user)
+    for _ in range(2):  # before and after the clean-up
+        with pytest.raises(AlreadyExists, match="reserved until") as refused:
+            await make(api, outsider)
+        assert refused.value.details["name"] == "llm"
+        await clean_up()
+    await make(api, user)
+    await delete(user)
+    await make(api, user2)  # of the same project
+    await delete(user2)
+    await clean_up()
+    await clean_up(NAME_RESERVED_FOR - timedelta(minutes=1))
+    with pytest.raises(AlreadyExists, match="reserved until"):
+        await make(api, outsider)
+    await clean_up(NAME_RESERVED_FOR + timedelta(minutes=1))
+    await make(api, outsider)
+    with pytest.raises(AlreadyExists, match="in use"):
+        await make(api, user)
+    async with database.read() as tx:
+        assert (await tx.execute(sa.select(endpoint_names.c.name))).all() == [("llm",)]
+
+
+async def test_reserved_names_of_an_owner_are_limited(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bai_services.db.serving.names.MAX_RESERVED_NAMES", 1)
+    user, outsider = await api.client("user"), await outsider_of(api)
+    store = ReplicaStore(api.world.manager.database)
+    for number, name in enumerate(("first", "second", "third")):
+        await make(api, user, name)
+        await user.delete(f"/endpoints/{name}")
+        await step(api, 4)
+        now = api.world.clock() + timedelta(minutes=number)
+        await store.clean_up(now, now - ENDED_REPLICAS_KEPT_FOR, 2)
+    await make(api, user, "fourth")
+    for name in ("first", "second"):
+        await make(api, outsider, name)
+    with pytest.raises(AlreadyExists, match="reserved until"):
+        await make(api, outsider, "third")
+
+
+async def test_name_of_a_purged_owner_is_reserved(api: Api) -> None:
+    user, outsider = await api.client("user"), await outsider_of(api)
+    made = await make(api, user)
+    async with api.world.manager.database.write() as tx:
+        # As a purge of the owner or a deletion of the project does.
+        await tx.execute(sa.delete(endpoints).where(endpoints.c.id == made["id"]))
+    with pytest.raises(AlreadyExists, match="reserved until"):
+        await make(api, outsider)
 
 
 async def test_only_the_owner_defines_an_endpoint(api: Api) -> None:

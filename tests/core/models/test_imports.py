@@ -121,6 +121,8 @@ def test_description_of_a_model() -> None:
         answer(siblings=[{"rfilename": "a\\b"}]),
         answer(siblings=[{"rfilename": "\ud800"}]),
         answer(siblings=[{"rfilename": "x", "size": -1}]),
+        answer(siblings=[{"rfilename": "x", "size": 10**4000}]),
+        answer(siblings=[{"rfilename": "x", "lfs": {"size": 1.5}}]),
         answer(siblings=[{"rfilename": f"f{n}"} for n in range(2001)]),
     ],
 )

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bai_services.core.serving.balancing import WeightedTurns, by_prefix, least_outstanding
+from bai_services.core.serving.balancing import (
+    WeightedTurns,
+    by_prefix,
+    least_outstanding,
+    owner_limit,
+)
 from bai_services.core.serving.gateway_json import table_as_json, table_from_json
 from bai_services.core.serving.gateway_records import (
     EndpointRoute,
@@ -40,6 +45,35 @@ def test_shares_are_exact_over_each_period(weights: dict[str, int]) -> None:
 def test_least_outstanding(counts: list[int], turn: int) -> None:
     candidates = [Busy(str(number), count) for number, count in enumerate(counts)]
     assert least_outstanding(candidates, turn).outstanding == min(counts)
+
+
+@given(
+    st.integers(1, 200),
+    st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=300),
+)
+def test_owner_without_requests_gets_any_free_connection(
+    connections: int, events: list[tuple[int, bool]]
+) -> None:
+    running: Counter[int] = Counter()
+    for owner, is_end in events:
+        free = connections - running.total()
+        limit = owner_limit(connections, connections, running.total())
+        if is_end:
+            running[owner] -= running[owner] > 0
+        elif running[owner] < limit:
+            running[owner] += 1
+        assert running.total() <= connections
+        assert (limit > 0) == (free > 0)
+
+
+@given(st.integers(1, 8), st.integers(1, 300))
+def test_busy_owners_get_equal_shares_and_leave_one(owners: int, connections: int) -> None:
+    running: Counter[int] = Counter(dict.fromkeys(range(owners), 0))
+    for owner in list(range(owners)) * connections:
+        if running[owner] < owner_limit(connections, connections, running.total()):
+            running[owner] += 1
+    assert max(running.values()) - min(running.values()) <= 1
+    assert connections - running.total() >= connections // (owners + 1)
 
 
 def test_lost_replica_moves_only_its_own_prefixes() -> None:

@@ -14,7 +14,14 @@ from bai_services.core.models.imports import RemoteFile
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.manager.imports.transfer import SourceError, Transfer
 from bai_services.manager.models.hub_client import HubClient
-from tests.testbed.model_hub import COMMIT, TOKEN, ModelHub, serve_endless_head, serve_model_hub
+from tests.testbed.model_hub import (
+    COMMIT,
+    TOKEN,
+    ModelHub,
+    serve_bytes,
+    serve_endless_head,
+    serve_model_hub,
+)
 
 LARGE = bytes(range(256)) * 4096
 LOCAL = AllowedTargets.parse("", "127.0.0.0/8")
@@ -169,6 +176,72 @@ async def test_endless_head_is_given_up() -> None:
         client = HubClient(url, "", LOCAL, first_delay_seconds=0.001, head_seconds=0.05)
         with pytest.raises(SourceError, match="cannot be reached"):
             await asyncio.to_thread(client.size_of, f"{url}/model.bin", Transfer())
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nX-Linked-Size: 10\r\nTransfer-Encoding: chunked\r\n\r\n"
+WHOLE = CHUNKED + b"a\r\n0123456789\r\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "repeated", "problem"),
+    [
+        pytest.param(CHUNKED, b"4\r\nabcd\r\n", "longer than announced", id="endless body"),
+        pytest.param(WHOLE + b"0\r\n", b"X: y\r\n" * 1000, "", id="endless trailer"),
+        pytest.param(CHUNKED + b"1;", b"x" * 9999, "cannot be reached", id="endless extension"),
+        pytest.param(WHOLE + b"1\r\nx\r\n0\r\n\r\n", b"", "longer than", id="one byte more"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n012345678", b"",
+            "size that was announced", id="another size",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n012", b"", "was closed before",
+            id="cut off",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n012345678?", b"", "checksum",
+            id="another content",
+        ),
+    ],
+)  # fmt: skip
+async def test_lies_of_a_server_end_the_download(
+    start: bytes, repeated: bytes, problem: str
+) -> None:
+    found = bytearray()
+    file = RemoteFile("model.bin", 10, hashlib.sha256(b"0123456789").hexdigest())
+    async with serve_bytes(start, repeated) as url, asyncio.timeout(30):
+        client = HubClient(url, "", LOCAL, first_delay_seconds=0.001, end_seconds=0.1)
+
+        def download() -> None:
+            client.download(
+                f"{url}/model.bin", file, write=found.extend, restart=found.clear,
+                transfer=Transfer(),
+            )  # fmt: skip
+
+        if problem:
+            with pytest.raises(SourceError, match=problem):
+                await asyncio.to_thread(download)
+        else:
+            await asyncio.to_thread(download)
+            assert found == b"0123456789"
+
+
+async def test_name_that_changes_its_address_is_not_followed(hub: ModelHub) -> None:
+    """The address that was checked is the one that is connected to (DNS rebinding)."""
+    lookups: list[str] = []
+
+    def look_up(host: str, port: int) -> list[str]:
+        # The first answer is allowed; all others are an address that must not be reached.
+        lookups.append(host)
+        return ["127.0.0.1"] if len(lookups) == 1 else ["10.0.0.1"]
+
+    port = hub.url.rpartition(":")[2]
+    base = f"http://hub.example.org:{port}"
+    client = HubClient(base, "", LOCAL, look_up, 0.001)
+    assert await asyncio.to_thread(client.size_of, f"{base}/cdn/config.json", Transfer())
+    assert lookups == ["hub.example.org"]
+    with pytest.raises(SourceError, match="no public address"):
+        await asyncio.to_thread(client.size_of, f"{base}/cdn/config.json", Transfer())
+    assert hub.requests["cdn"] == 1
 
 
 async def test_cancelling_ends_a_call_that_waits_for_the_server() -> None:
