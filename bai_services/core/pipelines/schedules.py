@@ -17,7 +17,7 @@ from ..usage.periods import zone_of
 MAX_SCHEDULES_PER_PIPELINE = 20
 MIN_EVERY_MINUTES = 5
 MAX_EVERY_MINUTES = 31 * 24 * 60
-# Maximum number of runs that a schedule creates for missed starts, and maximum age of such a start.
+# With ``all``: maximum number of runs for missed starts, and maximum age of such a start.
 MAX_CATCH_UP_RUNS = 100
 MAX_CATCH_UP = timedelta(days=31)
 _INSTANT = timedelta(microseconds=1)
@@ -82,17 +82,23 @@ class Timing:
         first due start.
         """
         since = max(first, now - (GRACE if catch_up is CatchUp.SKIP else MAX_CATCH_UP))
-        kept = MAX_CATCH_UP_RUNS if catch_up is CatchUp.ALL else 1
-        found: deque[datetime] = deque(maxlen=kept)
+        starts = self._starts(since, now, MAX_CATCH_UP_RUNS if catch_up is CatchUp.ALL else 1)
+        if not starts and catch_up is CatchUp.LAST:
+            return self._starts(first, now, 1)
+        return starts
+
+    def _starts(self, first: datetime, last: datetime, count: int) -> Sequence[datetime]:
+        """Return the latest ``count`` starts of a period, oldest first."""
+        found: deque[datetime] = deque(maxlen=count)
         if self.every_minutes is None:
             rule = parse_rule(self.start or "", "start")
-            for start in occurrences(rule, zone_of(self.time_zone), since - _INSTANT):
-                if start > now:
+            for start in occurrences(rule, zone_of(self.time_zone), first - _INSTANT):
+                if start > last:
                     break
                 found.append(start)
         else:
-            start_ = self.next_start(since - _INSTANT)
-            while start_ is not None and start_ <= now:
+            start_ = self.next_start(first - _INSTANT)
+            while start_ is not None and start_ <= last:
                 found.append(start_)
                 start_ = self.next_start(start_)
         return list(found)

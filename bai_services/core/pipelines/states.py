@@ -171,7 +171,7 @@ def advance(plan: Plan, runs: Sequence[TaskRun], status: RunStatus, now: datetim
             room -= sum(run.status in ACTIVE for run in after)
             replaced = {run.index: run for run in after}
             by_task[task.name] = [replaced.get(run.index, run) for run in by_task[task.name]]
-            results[task.name] = _result(task, by_task[task.name])
+            results[task.name] = _result(task, by_task[task.name], results)
     current = [run for each in by_task.values() for run in each]
     return Progress(changed, _run_status(plan, current, status))
 
@@ -185,7 +185,19 @@ class _Result(StrEnum):
     FAILURE = "failure"
 
 
-def _result(task: Task, runs: Sequence[TaskRun]) -> _Result:
+# A map without values has the result of its needed tasks, and ends after them.
+_RESULT_OF_EMPTY_MAP = {
+    S.WAITING: _Result.OPEN,
+    S.QUEUED: _Result.SUCCESS,
+    S.SKIPPED: _Result.SKIPPED,
+    S.BLOCKED: _Result.FAILURE,
+}
+
+
+def _result(task: Task, runs: Sequence[TaskRun], results: Mapping[str, _Result]) -> _Result:
+    """Return the result of a task; ``results`` are those of earlier tasks."""
+    if not runs:
+        return _RESULT_OF_EMPTY_MAP[_permission(task, results)]
     statuses = {run.status for run in runs}
     if statuses - TASK_ENDED:
         return _Result.OPEN
@@ -210,17 +222,14 @@ def _advanced(
     waiting = [run for run in runs if run.status is S.WAITING]
     if not due and not waiting:
         return []
-    needs = [results[name] for name in task.needs]
-    status = _status_for_entries(task, results)
-    if status is S.QUEUED:
-        status = _own_status(task, needs)
+    status = _permission(task, results)
     if status is S.WAITING:
         return []
     if status is not S.QUEUED:
         return [replace(run, status=status) for run in waiting]
     if task.kind is TaskKind.PIPELINE:
         # Its needs are the tasks of the sub-pipeline. Skipped branches are part of a success.
-        is_skipped = bool(needs) and set(needs) == {_Result.SKIPPED}
+        is_skipped = {results[name] for name in task.needs} == {_Result.SKIPPED}
         status = S.SKIPPED if is_skipped else S.SUCCEEDED
         return [replace(run, status=status) for run in waiting]
     if task.skip:
@@ -238,6 +247,14 @@ def _advanced(
         replace(run, status=S.QUEUED, attempt=run.attempt + 1, retry_at=None, message="")
         for run in (due + waiting)[: max(room, 0)]
     ]
+
+
+def _permission(task: Task, results: Mapping[str, _Result]) -> TaskStatus:
+    """Return QUEUED if a task may run, else as ``_status_for``."""
+    status = _status_for_entries(task, results)
+    if status is S.QUEUED:
+        status = _own_status(task, [results[name] for name in task.needs])
+    return status
 
 
 def _status_for_entries(task: Task, results: Mapping[str, _Result]) -> TaskStatus:

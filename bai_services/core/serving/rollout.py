@@ -6,11 +6,12 @@ so a rollout may be interrupted at any point.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import gcd
 
-# Weights of revisions in blue-green and canary rollouts are percentages.
+# The weight of a revision that gets all requests.
 ALL_REQUESTS = 100
 
 
@@ -161,7 +162,7 @@ def _steady(now: Situation) -> Plan:
     return replace(
         _remove(removed),
         create=_creation(now, now.target, now.desired - len(target)),
-        weights=_by_number(now, removed),
+        weights=_by_number(_without(_ready(now), removed), now.target),
     )
 
 
@@ -182,7 +183,7 @@ def _roll(now: Situation) -> Plan:
     return replace(
         _remove(removed),
         create=_creation(now, now.target, min(now.desired - len(new), places)),
-        weights=_by_number(now, removed),
+        weights=_by_number(_without(_ready(now), removed), now.target),
         outcome=Outcome.COMPLETED if is_complete else None,
     )
 
@@ -205,13 +206,18 @@ def _switch(now: Situation, active: str) -> Plan:
             weights={now.target: ALL_REQUESTS},
             outcome=Outcome.COMPLETED,
         )
+    # Replicas of a rollout that was replaced serve until the former revision has enough of them.
     others = [each for each in _live(now) if each.revision_id not in (now.target, active)]
-    weights = {active: ALL_REQUESTS}
+    former = [each for each in _ready(now) if each.revision_id != now.target]
+    removed = _spare(others, len(former) - now.desired)
+    weights = _by_number(_without(former, removed), active)
     if is_canary and ready:
-        share = rules.canary_percent
-        weights = {now.target: share, active: ALL_REQUESTS - share}
+        share, unit = rules.canary_percent, gcd(*weights.values())
+        numbers = {revision: number // unit for revision, number in weights.items()}
+        weights = {each: number * (ALL_REQUESTS - share) for each, number in numbers.items()}
+        weights[now.target] = sum(numbers.values()) * share
     return replace(
-        _remove([*others, *_surplus(new, wanted), *_surplus(old, now.desired)]),
+        _remove([*removed, *_surplus(new, wanted), *_surplus(old, now.desired)]),
         create={
             **_creation(now, now.target, wanted - len(new)),
             **(_creation(now, active, now.desired - len(old)) if now.may_restore else {}),
@@ -289,13 +295,21 @@ def _spare(others: Sequence[ReplicaState], ready: int) -> list[ReplicaState]:
     return [*starting, *serving[: max(0, ready)]]
 
 
-def _by_number(now: Situation, removed: Sequence[ReplicaState]) -> dict[str, int]:
-    """Return weights of revisions with which every replica gets the same share of the requests."""
+def _by_number(serving: Iterable[ReplicaState], otherwise: str) -> dict[str, int]:
+    """Return weights of revisions with which every replica gets the same share of the requests.
+
+    Without replicas, the revision ``otherwise`` gets all requests.
+    """
     weights: dict[str, int] = {}
-    for each in _ready(now):
-        if each not in removed:
-            weights[each.revision_id] = weights.get(each.revision_id, 0) + 1
-    return weights if len(weights) > 1 else {next(iter(weights), now.target): ALL_REQUESTS}
+    for each in serving:
+        weights[each.revision_id] = weights.get(each.revision_id, 0) + 1
+    return weights if len(weights) > 1 else {next(iter(weights), otherwise): ALL_REQUESTS}
+
+
+def _without(
+    replicas: Sequence[ReplicaState], removed: Sequence[ReplicaState]
+) -> list[ReplicaState]:
+    return [each for each in replicas if each not in removed]
 
 
 def _remove(replicas: Sequence[ReplicaState]) -> Plan:

@@ -58,6 +58,16 @@ def test_number_of_missed_starts_is_limited() -> None:
 
 
 @pytest.mark.parametrize(
+    ("catch_up", "expected"),
+    [(CatchUp.SKIP, []), (CatchUp.LAST, [2027]), (CatchUp.ALL, [])],
+)
+def test_last_missed_start_may_be_long_ago(catch_up: CatchUp, expected: list[int]) -> None:
+    yearly = Timing("0 0 1 1 *", None, "UTC", DAY)
+    starts = yearly.due_starts(datetime(2027, 1, 1, tzinfo=UTC), DAY.replace(year=2027), catch_up)
+    assert [start.year for start in starts] == expected
+
+
+@pytest.mark.parametrize(
     ("start", "every_minutes", "time_zone"),
     [
         (None, None, "UTC"),

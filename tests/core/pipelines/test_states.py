@@ -105,27 +105,32 @@ def oracle(case: Case) -> dict[Key, TaskStatus]:
         return S.SUCCEEDED if is_success else S.FAILED
 
     def result(task: Task) -> str:
-        found = set(final(task.name).values())
+        # A map without values has the result of the tasks that it needs.
+        found = set(final(task.name).values()) or {prevented(task) or S.SUCCEEDED}
         if task.continue_on_failure and S.FAILED in found:
             found = (found - {S.FAILED}) | {S.SUCCEEDED}
         if found & {S.FAILED, S.BLOCKED}:
             return "failure"
         return "skipped" if found == {S.SKIPPED} else "success"
 
+    def prevented(task: Task) -> TaskStatus | None:
+        """Return the status of a task that does not run."""
+        needs = [result(case.plan.tasks[need]) for need in task.needs]
+        if task.run_if is RunIf.SUCCESS and "failure" in needs:
+            return S.BLOCKED
+        if (task.run_if is RunIf.SUCCESS and "skipped" in needs) or (
+            task.run_if is RunIf.FAILURE and "failure" not in needs
+        ):
+            return S.SKIPPED
+        if task.run_if is RunIf.ANY_SUCCESS and needs and "success" not in needs:
+            return S.BLOCKED if "failure" in needs else S.SKIPPED
+        return None
+
     @cache
     def final(name: str) -> Mapping[int, TaskStatus]:
         task = case.plan.tasks[name]
-        needs = [result(case.plan.tasks[need]) for need in task.needs]
         count = 1 if task.for_each is None else len(task.for_each.values)
-        status: TaskStatus | None = None
-        if task.run_if is RunIf.SUCCESS and "failure" in needs:
-            status = S.BLOCKED
-        elif (task.run_if is RunIf.SUCCESS and "skipped" in needs) or (
-            task.run_if is RunIf.FAILURE and "failure" not in needs
-        ):
-            status = S.SKIPPED
-        elif task.run_if is RunIf.ANY_SUCCESS and needs and "success" not in needs:
-            status = S.BLOCKED if "failure" in needs else S.SKIPPED
+        status = prevented(task)
         return {index: status or expected(task, index) for index in range(count)}
 
     return {(name, i): status for name in case.plan.tasks for i, status in final(name).items()}
@@ -309,11 +314,23 @@ def states(runs: Sequence[TaskRun]) -> list[TaskStatus]:
     return [run.status for run in runs]
 
 
-def test_empty_map_succeeds() -> None:
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        pytest.param(Outcome.STARTED, S.WAITING, id="not before the needed tasks have ended"),
+        pytest.param(Outcome.SUCCEEDED, S.QUEUED, id="after a success"),
+        pytest.param(Outcome.FAILED, S.BLOCKED, id="not after a failure"),
+    ],
+)
+def test_empty_map_has_the_result_of_the_tasks_that_it_needs(
+    outcome: Outcome, expected: TaskStatus
+) -> None:
     tasks = [
-        Task("a", command="x", for_each=ForEach(values=[])),
-        Task("b", command="x", needs=["a"]),
+        Task("a", command="x"),
+        Task("b", command="x", needs=["a"], for_each=ForEach(values=[])),
+        Task("c", command="x", needs=["b"]),
     ]
     plan = Plan.of(PipelineDefinition("p", tasks=tasks), {})
-    progress = advance(plan, plan.first_runs(), RunStatus.RUNNING, NOW)
-    assert states(progress.changed) == [S.QUEUED]
+    first = observe(tasks[0], TaskRun("a", status=S.QUEUED, attempt=1), outcome, NOW)
+    progress = advance(plan, [first, TaskRun("c")], RunStatus.RUNNING, NOW)
+    assert states(progress.changed) == ([] if expected is S.WAITING else [expected])

@@ -20,6 +20,7 @@ from bai_services.core.serving.rollout import (
 )
 
 OLD, NEW = "old", "new"
+REPLACED = "replaced"  # a revision whose rollout did not end before the next one began
 
 
 @dataclass
@@ -156,6 +157,48 @@ def test_bounds_hold_for_every_order_of_events(
     assert len(one.now.replicas) == desired
     assert one.outcomes.count(Outcome.FAILED) == 0
     assert one.outcomes[-1] is Outcome.COMPLETED or failed >= rules.max_failures
+
+
+@given(
+    desired=st.integers(1, 6),
+    replaced=st.integers(1, 6),
+    rules=rules_of,
+)
+def test_replicas_of_a_replaced_rollout_serve_until_there_are_enough_others(
+    desired: int, replaced: int, rules: RolloutRules
+) -> None:
+    serving = {OLD: max(0, desired - replaced), REPLACED: min(desired, replaced)}
+    replicas = [
+        ReplicaState(f"{revision}{n}", revision, Phase.READY)
+        for revision, count in serving.items()
+        for n in range(count)
+    ]
+    one = Fleet(Situation(desired, OLD, NEW, replicas, rules))
+    unavailable = rules.max_unavailable if rules.strategy is Strategy.ROLLING else 0
+    first = plan(one.now)
+    if rules.strategy is not Strategy.ROLLING:
+        assert (first.drain, first.end) == ((), ())
+        total = sum(first.weights.values())
+        shares = {name: weight / total for name, weight in first.weights.items()}
+        assert shares == pytest.approx(
+            {name: count / desired for name, count in serving.items() if count}
+        )
+    for _ in range(20):
+        one.carry_out(plan(one.now))
+        assert one.number(Phase.READY) >= desired - unavailable
+        is_canary = rules.strategy is Strategy.CANARY
+        has_new = one.number(Phase.READY, revision=NEW) > 0
+        if is_canary and has_new and not one.outcomes:
+            share = one.weights[NEW] / sum(one.weights.values())
+            assert share == pytest.approx(rules.canary_percent / 100)
+        for each in one.now.replicas:
+            if each.phase is Phase.STARTING:
+                one.become_ready(each.id)
+                break
+        one.end_drained()
+    one.now = replace(one.now, is_promoted=True)
+    settle(one)
+    assert one.number(Phase.READY, revision=NEW) == desired == len(one.now.replicas)
 
 
 @given(desired=st.integers(1, 6), rules=rules_of)

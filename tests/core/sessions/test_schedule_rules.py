@@ -103,6 +103,10 @@ def test_occurrences_equal_the_minutes_found_one_by_one(
         ("fri-mon 07:05", "5 7 * * fri,sat,sun,mon"),
         ("daily 00:00,06:00,12:00,18:00", "0 */6 * * *"),
         ("SUN 10:00", "0 10 * * 7"),
+        ("sun-thu 09:00", "0 9 * * sun-thu"),
+        ("fri-sun 09:00", "0 9 * * fri-sun"),
+        ("sun-sun 09:00", "0 9 * * sun-sun"),
+        ("mon,wed,fri 09:00", "0 9 * * 1/2"),
         ("daily 00:10,00:40", "10/30 0 * * *"),
     ],
 )

@@ -134,15 +134,16 @@ def _cron_field(text: str, bounds: tuple[int, int]) -> frozenset[int]:
         if match is None:
             raise ValueError(f"{part[:20]!r} is not a part of a cron expression")
         first, last = bounds
+        if bounds is _CRON_WEEKDAYS:
+            last = 6
         if (start := match["first"]) is not None:
             first = _cron_number(start, bounds)
             # N/STEP begins at N.
             is_single = match["last"] is None and match["step"] is None
-            last = first if is_single else bounds[1]
-            if match["last"] is not None:
-                last = _cron_number(match["last"], bounds)
-        elif bounds is _CRON_WEEKDAYS:
-            last = 6
+            last = first if is_single else max(first, last)
+            if (end := match["last"]) is not None:
+                # In sun-thu, Sunday is 0; in fri-sun, it is 7.
+                last = 7 if end == "sun" and first > 0 else _cron_number(end, bounds)
         step = int(match["step"] or 1)
         if step == 0 or first > last:
             raise ValueError(f"{part[:20]!r} is empty")
@@ -154,7 +155,7 @@ def _cron_number(text: str, bounds: tuple[int, int]) -> int:
     if not text.isdigit():
         if bounds is not _CRON_WEEKDAYS:
             raise ValueError(f"{text!r} is not a number")
-        return _weekday(text) + 1
+        return (_weekday(text) + 1) % 7
     number = int(text)
     if not bounds[0] <= number <= bounds[1]:
         raise ValueError(f"{number} is not between {bounds[0]} and {bounds[1]}")
