@@ -21,7 +21,7 @@ _COLUMNS = ("start", "name", "slot", "allocated", "used", "wasted", "waited", "c
 _ENDPOINT_COLUMNS = ("start", "name", "requests", "input_tokens", "output_tokens")
 _UNKNOWN = "unknown"
 _JOULES_PER_KWH = 3_600_000
-# Texts for the names of tokens that are not tokens of the owner.
+# Texts for requests without a token of the owner, by the name of the token in reports.
 TOKEN_TEXTS = {"": "(chat page)", "*": "(no token)"}
 _FORMATS = {Every.HOUR: "%Y-%m-%d %H:%M", Every.DAY: "%Y-%m-%d", Every.MONTH: "%Y-%m"}
 
