@@ -141,9 +141,9 @@ class GatewayApp(Application):
     max_owner_requests = Integer(
         0,
         min=0,
-        help="Maximum number of concurrent requests to all endpoints of one owner. Further "
-        "requests get 503, so that one owner cannot use up the connections of the others. 0: half "
-        "of `max_connections`.",
+        help="Maximum number of connections of clients that wait for a response of the endpoints "
+        "of one owner or receive it. Further requests get 503, so that one owner cannot use up the "
+        "connections of the others. 0: half of `max_connections`.",
     ).tag(config=True)
     stop_grace_seconds = Integer(30, min=0, help="Seconds for running requests after SIGTERM.").tag(
         config=True
