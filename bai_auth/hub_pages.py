@@ -125,7 +125,7 @@ class ServerPage(SessionsPage, UserUrlHandler):
         return super().render_template(name, sync=sync, **ns)
 
     async def _render_not_running(self, **ns: Any) -> str:
-        # The Hub may not have the server of a waiting session, so ``server_name`` can be empty.
+        # A waiting session can be without a server in the Hub; ``server_name`` is then empty.
         path = self.path_kwargs.get("user_path") or ""
         server = path.lstrip("/").partition("/")[0]
         waiting = (await self.unstarted_sessions(ns["user"].name)).get(server)

@@ -28,8 +28,8 @@ from .pending_sign_ins import LIFETIME_SECONDS, Credentials, PendingSignIns
 PENDING_COOKIE = "bai_pending"
 # Attribute of the login handler in which the authenticator stores the proof of a correct code.
 PROOF_ATTRIBUTE = "bai_code_proof"
-# Attribute of the login handler with the identity at an OpenID provider that the user has proved.
-# It is never read from a form.
+# Attribute of the login handler with the verified identity at an OpenID provider. It is never read
+# from a form.
 EXTERNAL_ATTRIBUTE = "bai_external"
 # Lifetimes of a sign-in that waits for a code, or for a registration. A registration takes longer:
 # the user installs an app, and stores recovery codes.

@@ -1,7 +1,7 @@
 """Start a notebook kernel; the Python of the image runs this file, so it must support Python 3.9.
 
-If the image has no ipykernel, the kernel packages of the platform come last on the module path. If
-the image's versions of their dependencies do not suit, they come first.
+If the image has no ipykernel, the platform's kernel packages come last on the module path. If the
+image has incompatible versions of their dependencies, the platform's packages come first.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Span:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the text for users of an error; that of a bug can contain anything."""
+    """Return the text of an error for users; the text of other exceptions can contain anything."""
     return error.message if isinstance(error, BaiError) else INTERNAL_ERROR
 
 

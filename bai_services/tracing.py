@@ -65,7 +65,7 @@ def is_on() -> bool:
 def set_up(service: str, environ: Mapping[str, str], instance: str = "") -> None:
     """Start tracing in this process if the environment requests it.
 
-    The spans name ``service`` and, if there are several of it, the ``instance``.
+    The spans contain ``service`` and, if several instances of it can run, the ``instance``.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def span(
 
 
 def step(name: str) -> AbstractContextManager[Span]:
-    """Return a context manager for a step of the current span; it records nothing without one."""
+    """Return a context manager for a step of the current span; without a span, nothing happens."""
     if _tracer is None or _tracer.traceparent() is None:
         return _NO_SPAN
     return span(name)

@@ -62,7 +62,7 @@ class SdkTracer:
         for variable in _PROTOCOL_VARIABLES:
             if environ.get(variable, PROTOCOL).strip() != PROTOCOL:
                 raise SystemExit(f"{variable} must be {PROTOCOL}: bai-hub sends traces over HTTP")
-        logging.getLogger(_EXPORTER_LOG).addFilter(_Interval(LOG_INTERVAL_SECONDS))
+        logging.getLogger(_EXPORTER_LOG).addFilter(_RateLimit(LOG_INTERVAL_SECONDS))
         facts = {
             "service.name": service,
             "service.namespace": "bai-hub",
@@ -187,8 +187,8 @@ class _Ids(RandomIdGenerator):
         return self._next.get() or super().generate_span_id()
 
 
-class _Interval(logging.Filter):
-    """Passes one record per interval: while the receiver is down, each batch logs several."""
+class _RateLimit(logging.Filter):
+    """Passes one log record per interval: each batch logs several while the receiver is down."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()

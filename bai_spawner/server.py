@@ -121,7 +121,7 @@ class SessionServer(Spawner):
     @default("server_token_scopes")
     def _default_server_token_scopes(self) -> list[str]:
         # The first two scopes are the Hub's default. A batch session reads its own server, because
-        # it runs its command only after the Hub has registered the server. The manager recognises
+        # it runs its command only after the Hub has registered the server. The manager recognizes
         # the token of a session by the last scope.
         own = ["users:activity!user", "access:servers!server", "read:servers!server"]
         return [*own, f"{SESSION_SCOPE}!server"] if SESSION_SCOPE in scope_definitions else own

@@ -1,10 +1,10 @@
 """Several machines: `python -m benchmarks.cluster` prints a JSON object.
 
 A Hub and two further machines, which are engines of a Docker Swarm in network namespaces.
-``remote_added_seconds``: the start of a session on another machine minus the same on the Hub's
-machine (medians, in turns). ``join_seconds``: `bai-agent join` and the registration of the agent.
-``doctor_seconds``: the checks of all nodes. ``agents_500_core_percent``: load of one core in the
-manager for the heartbeats of 500 agents with 8 devices each, with SQLite.
+``remote_added_seconds``: the start of a session on another machine minus the start on the Hub's
+machine (medians of alternating starts). ``join_seconds``: `bai-agent join` and the registration of
+the agent. ``doctor_seconds``: the checks of all nodes. ``agents_500_core_percent``: load of one
+core in the manager for the heartbeats of 500 agents with 8 devices each, with SQLite.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ async def _heartbeat_load(count: int) -> dict[str, float]:
         agents = [FakeAgent(client, f"a{n}", devices=_devices(n)) for n in range(count)]
         for agent in agents:
             await agent.beat()
-        # It depends on the number of agents.
+        # The interval depends on the number of agents.
         interval = await _interval(agents[0])
         percents = []
         for number in range(_WARM_UP_ROUNDS + _MEASURED_ROUNDS):

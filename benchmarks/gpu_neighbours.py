@@ -1,4 +1,4 @@
-"""Interference between tenants of a GPU, and the effects of killed and faulting neighbours."""
+"""Interference between tenants of a GPU, and the effects of killed and faulting neighbors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Workloads:
 
 
 def killed_neighbour(args: Sequence[object], environ: Environ) -> dict[str, Any]:
-    """Kill a tenant; return whether its neighbour continues.
+    """Kill a tenant; return whether its neighbor continues.
 
     Also return the seconds until a new tenant is ready.
     """
@@ -69,7 +69,7 @@ def killed_neighbour(args: Sequence[object], environ: Environ) -> dict[str, Any]
 def fault_of_a_neighbour(args: Sequence[object], environ: Environ) -> dict[str, Any]:
     """Cause a memory fault in a tenant; return its error code and the effects.
 
-    The effects are the seconds until a new tenant is ready, and whether the neighbour continues.
+    The effects are the seconds until a new tenant is ready, and whether the neighbor continues.
     """
     with Tenant(args, environ) as neighbour:
         neighbour.message()

@@ -1,4 +1,4 @@
-"""Enforcement of GPU shares: memory, compute, overhead of MPS, neighbours, watchdog.
+"""Enforcement of GPU shares: memory, compute, overhead of MPS, neighbors, watchdog.
 
 ``python -m benchmarks.gpu_share`` requires an NVIDIA GPU with driver and cuBLAS. It needs neither
 Docker nor root, and does not change settings of the device (compute mode, MIG, clocks). Without

@@ -1,4 +1,4 @@
-"""Common behaviour of ``Client`` and ``ServiceClient``, against a real server."""
+"""Common behavior of ``Client`` and ``ServiceClient``, against a real server."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class OpenIdHandler(BaseHandler):
             "user": self.current_user.name if links else "",
         }
         # Lax, because the provider's page leads back here. One cookie for each sign-in, so that
-        # two tabs do not disturb each other.
+        # sign-ins in two tabs do not interfere.
         self._set_cookie(
             _cookie_of(flow.state),
             json.dumps(content),

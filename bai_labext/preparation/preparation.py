@@ -41,8 +41,8 @@ MARGIN_SECONDS = 2.0
 # A session that still runs this time after the deadline will not be stopped: the preemption was
 # dropped, or the suspension was cancelled.
 CANCELLED_SECONDS = 30.0
-# If the requester stops the session at the deadline, the user can work until then. Variables are
-# saved again this time before the end of the preparation.
+# Variables are saved again at this time before the deadline of a preemption. The user can work
+# until the deadline, at which the manager stops the session.
 FINAL_SAVE_SECONDS = 8.0
 # Fractions of the time limit, for the pages and for the hook.
 PAGES_PART, HOOK_PART = 0.4, 0.6

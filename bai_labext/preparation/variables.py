@@ -69,7 +69,7 @@ class Variables:
         return list(await asyncio.gather(*jobs))
 
     async def save_again(self, seconds: float, earlier: Sequence[SavedKernel]) -> list[SavedKernel]:
-        """Replace the dump ``earlier``, unless the new dump lacks variables that it contains."""
+        """Replace the dump ``earlier``, unless it contains variables that the new dump lacks."""
         target, staged = self.folder, self.folder.with_name(f"{self.folder.name}.new")
         again = await replace(self, folder=staged).save(seconds)
         if _lacks(again, earlier):

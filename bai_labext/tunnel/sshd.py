@@ -162,7 +162,7 @@ def config(folder: Path, user: str, environ: Mapping[str, str]) -> str:
 def helpers(programs: Path) -> str:
     """Return the settings with the helper programs beside a mounted sshd of OpenSSH 9.8 or later.
 
-    An installed sshd knows the paths of its own.
+    An installed sshd contains the paths of its helper programs.
     """
     names = {"SshdSessionPath": "sshd-session", "SshdAuthPath": "sshd-auth"}
     found = {setting: programs / name for setting, name in names.items()}
@@ -192,7 +192,7 @@ def _program(environ: Mapping[str, str]) -> str:
 
 
 def _memory_folder() -> str | None:
-    """Return a folder in memory; None if there is none, for that of temporary files."""
+    """Return a folder in memory; None if this machine has no such folder."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 

@@ -64,7 +64,9 @@ def read_join(arguments: Sequence[str]) -> tuple[JoinOptions, Places]:
         help="engine of the resource group; default: docker",
     )
     parser.add_argument("--docker-host", default=DEFAULT_DOCKER, help="URL of the Docker engine")
-    parser.add_argument("--advertise", default="", help="address of this machine for the others")
+    parser.add_argument(
+        "--advertise", default="", help="address at which other machines reach this one"
+    )
     parser.add_argument("--ca-file", default="", help="certificate authorities for https (PEM)")
     given = parser.parse_args(arguments)
     token = given.token

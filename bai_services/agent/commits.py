@@ -15,7 +15,7 @@ COMMIT = "commit"
 
 
 class CommitExecutor:
-    """Commits sessions, reports the progress, and stops one that the manager has cancelled."""
+    """Commits sessions and reports the progress; stops a commit that the manager has cancelled."""
 
     def __init__(self, link: Link, engine: Engine) -> None:
         self._link = link

@@ -207,7 +207,7 @@ class Launches:
         facts = {"end": end, "log": truncated(output), "attempt": task.attempt}
         report = replace(task, id=f"exit-{task.kernel_id}", kind="exit").to_report("done", **facts)
         is_removable = await self._link.deliver(report)
-        # The removal cancels the watch of the kernel, which must not be this task.
+        # The removal cancels the task that watches the kernel, so this task must not do it.
         watched.watch = None
         if is_removable and self._remove is not None:
             await self._remove(task)

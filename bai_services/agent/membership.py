@@ -52,7 +52,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class JoinOptions:
-    """Options of `bai-agent join`; ``advertise`` is this machine's address for the others."""
+    """Options of `bai-agent join`; other machines reach this one at ``advertise``."""
 
     url: str
     agent_id: str

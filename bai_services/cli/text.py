@@ -7,7 +7,7 @@ import re
 import unicodedata
 from typing import Any
 
-# Matches sequences that set colours and styles, not those that move the cursor or set the title.
+# Matches sequences that set colors and styles, not those that move the cursor or set the title.
 _STYLE = re.compile(r"(\x1b\[[0-9;:]*m)")
 
 
@@ -23,7 +23,7 @@ def printable(text: object) -> str:
 
 
 def printable_log(text: str) -> str:
-    """Return ``text`` like `printable`, but keep colours and carriage returns."""
+    """Return ``text`` like `printable`, but keep colors and carriage returns."""
     parts = _STYLE.split(text)
     # The parts with odd indexes are the style sequences.
     return "".join(

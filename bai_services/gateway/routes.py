@@ -150,7 +150,7 @@ class Token:
 
 
 class Owner:
-    """What the endpoints of one owner use together.
+    """The usage that counts towards the common limits of one owner's endpoints.
 
     A user may have many endpoints, so limits of single endpoints would not protect other users.
     """
@@ -158,7 +158,7 @@ class Owner:
     __slots__ = ("held_bytes", "requests")
 
     def __init__(self) -> None:
-        self.requests = 0  # that run, wait, or whose beginning has not arrived yet
+        self.requests = 0  # running, waiting, or with an incomplete head
         self.held_bytes = 0  # of bodies, for requests without a replica
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import pytest
 
 from bai_services.agent import machine
 from bai_services.agent.machine_load import MachineLoad, busy_percent
+from tests.testbed.wait import wait_until
 
 
 @pytest.mark.parametrize(
@@ -97,14 +98,13 @@ def test_missing_or_failing_bubblewrap_is_reported(
     assert machine.detect_isolation("docker") == machine.Isolation("docker")
 
 
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 def test_bubblewrap_without_pid_namespace_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A fake that runs the command without isolation.
+    # A fake that runs the command, but creates none of the requested namespaces.
     fake_bubblewrap(tmp_path, 'while [ "$1" != "--" ]; do shift; done; shift; exec "$@"')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert machine.bubblewrap_problem() is not None
+    assert "does not create a PID namespace" in str(machine.bubblewrap_problem())
 
 
 class Times(NamedTuple):
@@ -128,17 +128,67 @@ def test_busy_percent_of_a_cpu_is_computed_from_two_readings(after: Times, perce
     assert busy_percent(Times(), after) == percent
 
 
-def test_load_is_measured_since_the_last_measurement_in_any_thread(tmp_path: Path) -> None:
-    load = MachineLoad(tmp_path)
-    end = time.process_time() + 0.2
-    while time.process_time() < end:
+class Counters(NamedTuple):
+    """Counters of this machine, which never decrease; the times of each CPU are in seconds."""
+
+    at: float
+    busy: tuple[float, ...]
+    total: tuple[float, ...]
+    received: int
+    sent: int
+
+    @classmethod
+    def read(cls) -> Counters:
+        cpus = psutil.cpu_times(percpu=True)
+        total = tuple(sum(cpu) - cpu.guest - cpu.guest_nice for cpu in cpus)
+        busy = tuple(t - cpu.idle - cpu.iowait for t, cpu in zip(total, cpus, strict=True))
+        network = [c for name, c in psutil.net_io_counters(pernic=True).items() if name != "lo"]
+        received, sent = sum(c.bytes_recv for c in network), sum(c.bytes_sent for c in network)
+        return cls(time.monotonic(), busy, total, received, sent)
+
+
+# Time of a step of the test of the load, and the tolerance: the counters advance in ticks of 10 ms.
+STEP_SECONDS = 0.3
+TOLERANCE_PERCENT = 7
+
+
+def use_one_cpu() -> None:
+    end = time.thread_time() + STEP_SECONDS
+    while time.thread_time() < end:
         pass
-    # Measure in another thread, as the agent does: its measurements run in a thread pool.
-    with ThreadPoolExecutor(1) as pool:
-        measured = pool.submit(load.facts).result()["load"]
-    assert 0 < measured["cpu_percent"] <= 100
-    assert max(measured["cpus_percent"]) > 0
-    assert measured["network_received_bytes_per_second"] >= 0
+
+
+def use_no_cpu() -> None:
+    end = time.monotonic() + STEP_SECONDS
+    wait_until(lambda: time.monotonic() >= end, 10, "the end of the step")
+
+
+def test_load_is_measured_since_the_last_measurement_in_any_thread(tmp_path: Path) -> None:
+    before = Counters.read()
+    load = MachineLoad(tmp_path)
+    after = Counters.read()
+    # First with work, then without, so that the two loads differ on a machine that is not busy.
+    for step in (use_one_cpu, use_no_cpu):
+        step()
+        then = Counters.read()
+        # Measure in another thread, as the agent does: its measurements run in a thread pool.
+        with ThreadPoolExecutor(1) as pool:
+            measured = pool.submit(load.facts).result()["load"]
+        now = Counters.read()
+        # The measured interval contains the time from ``after`` to ``then``, and is contained in
+        # the time from ``before`` to ``now``.
+        for index, percent in enumerate(measured["cpus_percent"]):
+            least = (then.busy[index] - after.busy[index]) / (
+                now.total[index] - before.total[index]
+            )
+            most = (now.busy[index] - before.busy[index]) / (then.total[index] - after.total[index])
+            assert 100 * least - TOLERANCE_PERCENT <= percent <= 100 * most + TOLERANCE_PERCENT
+        shortest, longest = then.at - after.at, now.at - before.at
+        for name in ("received", "sent"):
+            rate = measured[f"network_{name}_bytes_per_second"]
+            assert rate >= (getattr(then, name) - getattr(after, name)) / longest - 1
+            assert rate <= (getattr(now, name) - getattr(before, name)) / shortest + 1
+        before, after = then, now
 
 
 def test_load_of_a_missing_disk_is_unknown(tmp_path: Path) -> None:

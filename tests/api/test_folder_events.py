@@ -82,8 +82,8 @@ async def test_changed_files_are_announced_to_owner_grantee_and_administrators(
             await user.post(f"/vfolders/{folder}/directories", {"paths": [path]})
         for stream in (own, admins, superadmins):
             await stream.until("files", folder)
-        # The guest's first event is about the shared folder: there is none about the private
-        # folder.
+        # The guest's first event is about the shared folder: the guest gets no event about the
+        # private folder.
         assert await theirs.next() == ("files", folder)
         await guest.delete(f"/vfolders/{folder}/content", path="d1", recursive="true")
         await own.until("files", folder)

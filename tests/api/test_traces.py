@@ -132,7 +132,7 @@ async def test_output_of_a_bootstrap_script_is_not_recorded(
     assert spans.only("session start").status.description == "a bootstrap script failed"
 
 
-async def test_cancelled_start_is_no_error(
+async def test_cancelled_start_is_not_an_error(
     spans: RecordedSpans, agent: FakeAgent, user: Client
 ) -> None:
     item = await create(spans, agent, user)

@@ -37,7 +37,7 @@ class TerminalRun:
 
 
 def environment(api: Api, folder: Path, *, user: str) -> dict[str, str]:
-    """Return the environment of a command that ``user`` runs on a colour terminal."""
+    """Return the environment of a command that ``user`` runs on a color terminal."""
     keys = api.world.keys[user]
     others = {k: v for k, v in os.environ.items() if not k.startswith("BAI_")}
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):

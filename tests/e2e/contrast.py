@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 LOW_CONTRAST = """
 nodes => {
     for (const change of document.getAnimations()) {
-        // Measure the final colours, not those during a transition.
+        // Measure the final colors, not those during a transition.
         if (change instanceof CSSTransition) change.finish();
     }
     const parsed = text => text.match(/[\\d.]+/g).map(Number);

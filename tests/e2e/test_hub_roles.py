@@ -80,7 +80,7 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "LogoutHandler": {"get": OPEN},
     "AddSlashHandler": {"get": OPEN},
     "PrefixRedirectHandler": {"get": OPEN},
-    # This page shows only that a server is not running; to those who may see its session, also that
+    # This page shows only that a server is not running. Users who may see its session also see that
     # the session is waiting.
     "ServerPage": dict.fromkeys(("get", "post", "patch", "delete"), OPEN),
     # Users.

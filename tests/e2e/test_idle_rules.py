@@ -36,7 +36,7 @@ while True:
         pass
     time.sleep(0.45)
 """
-# Downloads the API document of the manager, which has several 100 KB, twice per second.
+# Downloads the API document of the manager, several hundred KB, twice per second.
 DOWNLOAD = """
 import os, time, urllib.request
 open_url = urllib.request.build_opener(urllib.request.ProxyHandler({})).open

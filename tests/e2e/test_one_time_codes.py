@@ -98,6 +98,7 @@ def test_no_route_accepts_the_password_without_the_code(hub: RunningHub) -> None
             # Another browser cannot continue.
             stolen = hub.post_form(other, "/hub/login", pending=pending, code="000000")
             assert stolen.status_code == 403
+            assert html.escape(ENGLISH("common.form_expired")) in stolen.text
         answer = hub.post_form(client, "/hub/login", pending=pending, code="000000")
         assert (answer.status_code, ENGLISH("code.wrong") in answer.text) == (403, True)
         pending = field_of(answer.text, "pending")

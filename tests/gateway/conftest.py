@@ -296,6 +296,15 @@ class Bed:
         )  # fmt: skip
         await self.applied()
 
+    async def report(self) -> None:
+        """Let each gateway send a report now."""
+        for server in self.gateways:
+            sent = len(self.manager.reports)
+            server.drained()
+            await wait_until_async(
+                lambda sent=sent: len(self.manager.reports) > sent, 5, "a report of the gateway"
+            )
+
     def url(self, path: str, gateway: int = 0, name: str = "chat") -> str:
         port = self.gateways[gateway].port
         return f"http://127.0.0.1:{port}/services/bai-serve/{name}{path}"

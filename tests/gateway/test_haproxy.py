@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from bai_services.core.errors import Unavailable
-from bai_services.core.serving.gateway_records import EndpointRoute
+from bai_services.core.serving.gateway_records import EndpointRoute, ReplicaRoute
 from bai_services.gateway.haproxy import configuration
 from bai_services.gateway.haproxy.configuration import UNDECIDED, Settings
 from bai_services.gateway.haproxy.process import HaproxyProcess
@@ -371,6 +371,28 @@ def test_entries_of_tokens_are_computed_only_after_changes(monkeypatch: pytest.M
     assert undecided(replace(route, max_queue=3), 11) == 2
     assert undecided(replace(route, tokens=()), 12) == 0
     assert computed == [1, 5, 9, 12]
+
+
+def test_requests_of_a_replica_are_the_sum_of_its_slots() -> None:
+    slots = Slots.create(2, 1)
+    route = ReplicaRoute("r1", "v1", "http://127.0.0.1:9", "a", False)
+    endpoint = Endpoint(endpoint_route(route))
+    replica = endpoint.replicas["r1"]
+    replica.is_ready = True
+    slots.wanted([endpoint], 0)
+    # Another secret needs another pool; the slot in the first one can still have requests.
+    endpoint.update(endpoint_route(replace(route, secret="b")))
+    slots.wanted([endpoint], 0)
+    first, second = (pool.slots[0] for pool in slots.pools)
+    second.count(3)
+    assert (first.replica, second.replica, replica.elsewhere) == (replica, replica, 4)
+    # The first slot is freed when the replica drains; the second one still has requests.
+    first.count(0)
+    first.running = 0
+    endpoint.update(endpoint_route(replace(route, secret="b", is_draining=True)))
+    slots.wanted([endpoint], 0)
+    assert (first.replica, second.replica, replica.elsewhere) == (None, replica, 3)
+    assert not replica.is_drained
 
 
 async def test_haproxy_that_ends_during_an_answer_is_unavailable(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import socket
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -20,6 +22,25 @@ async def get(bed: Bed, path: str, gateway: int = 0) -> tuple[int, str]:
     async with bed.http.get(bed.url(path, gateway)) as response:
         document = await response.json()
         return response.status, document.get("replica", document.get("error"))
+
+
+@asynccontextmanager
+async def requests_during(bed: Bed, path: str) -> AsyncIterator[list[tuple[int, str]]]:
+    """Send requests of four clients during the block; collect their responses."""
+    responses: list[tuple[int, str]] = []
+    is_over = asyncio.Event()
+
+    async def client() -> None:
+        while not is_over.is_set():
+            responses.append(await get(bed, path))
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(4):
+            tasks.create_task(client())
+        try:
+            yield responses
+        finally:
+            is_over.set()
 
 
 @both_engines
@@ -226,9 +247,14 @@ async def test_drain_loses_no_request(bed: Bed) -> None:
     waiting = asyncio.create_task(get(bed, "/wait"))
     await wait_until_async(lambda: first.running, 5, "the request")
     draining = first.route(is_draining=True)
-    await bed.set(endpoint_route(draining, second.route()))
-    await bed.ready(2)
+    async with requests_during(bed, "/echo") as responses:
+        await wait_until_async(lambda: len(responses) > 10, 5, "requests before the drain")
+        await bed.set(endpoint_route(draining, second.route()))
+        await bed.ready(2)
+        await wait_until_async(lambda: (200, "r2") in responses, 5, "requests during the drain")
+    assert set(responses) == {(200, "r1"), (200, "r2")}
     assert {await get(bed, "/echo") for _ in range(5)} == {(200, "r2")}
+    await bed.report()
     assert not any(report["drained"] for report in bed.manager.reports)
     first.release.set()
     assert await waiting == (200, "r1")
@@ -251,6 +277,7 @@ async def test_waiting_requests_survive_the_end_of_the_only_replica(
     # The new replica is of another revision.
     new = other.route(revision_id="v2")
     await bed.set(endpoint_route(draining, new, weights={"v2": 1}, max_concurrent_per_replica=1))
+    await bed.report()
     assert not any(report["drained"] for report in bed.manager.reports)
     upstream.release.set()
     assert {status for status, _ in await asyncio.gather(*running)} == {200}

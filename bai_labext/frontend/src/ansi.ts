@@ -61,7 +61,7 @@ function applyCodes(before: Map<string, string>, codes: number[]): Map<string, s
     } else if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97)) {
       styles.set('color', `bai-ansi-${code % 10}`);
     } else if (code === 38 || code === 48) {
-      // 256-colour and RGB styles are not supported; the remaining numbers are their parameters.
+      // 256-color and RGB styles are not supported; the remaining numbers are their parameters.
       break;
     }
   }

@@ -6,8 +6,8 @@ import type { SessionPanel } from './panel';
 /**
  * Open the panel when a user opens JupyterLab for the first time in this browser.
  *
- * The panel does not wait until JupyterLab is restored: that includes the lists of kernels, sessions
- * and terminals, which take long on a busy machine.
+ * The panel does not wait until JupyterLab is restored: for that, JupyterLab loads the lists of
+ * kernels, sessions and terminals, which is slow on a busy machine.
  *
  * The browser stores that the panel was opened, because JupyterLab stores settings and workspaces in
  * the home folder, which is deleted when the session ends.

@@ -111,8 +111,8 @@ function valueText(t: Translate, name: string, value: string | number): string {
 }
 
 /**
- * When an idle checker stops the session, which is in `left` seconds, and by which rule with its
- * window and values.
+ * Two texts: the time at which an idle checker stops the session, in `left` seconds, and the
+ * checker's rule with its window and values.
  */
 export function idleCheckTexts(t: Translate, check: IdleCheck, left: number): [string, string] {
   const isLifetime = check.type === 'session-lifetime';

@@ -306,7 +306,7 @@ function ColouredText({ text }: { text: string }): React.ReactElement {
   );
 }
 
-/** Lines without colours, each with its first match highlighted. */
+/** Lines without colors, each with its first match highlighted. */
 function MatchingLines({ lines, query }: { lines: string[]; query: string }): React.ReactElement {
   return (
     <>

@@ -37,7 +37,7 @@ export class PlannedStop {
     return this.away;
   }
 
-  /** Whether the session runs again, with a server that does not know the sign-in of this page. */
+  /** Whether the session runs again, with a new server that rejects the sign-in of this page. */
   get hasReturned(): boolean {
     return this.returned;
   }

@@ -131,7 +131,7 @@ export class Preparation {
   private async prepare(ahead: StopAhead): Promise<void> {
     this.deadline = ahead.deadline;
     this.startCountdown(ahead);
-    // The session contains what happens after a preemption.
+    // Read the session again: it says what happens after a preemption.
     this.model.refresh();
     await this.api.answerPreparation({ page: this.page, state: 'saving' }).catch(() => undefined);
     await this.save();

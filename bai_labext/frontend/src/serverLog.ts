@@ -13,7 +13,7 @@ const SERVER = new RegExp(`^${TIME}\\[[DIWEC] ${STAMP} \\w*(?:App|HubSingleUser)
 // Jupyter indents the continuation lines of a message.
 const CONTINUATION = new RegExp(`^${TIME}(?: {4}|\\t)`);
 
-/** Remove the messages and requests that the Jupyter server logged; `plain` removes colours. */
+/** Remove the messages and requests that the Jupyter server logged; `plain` removes colors. */
 export function withoutServerLog(lines: string[], plain: (line: string) => string): string[] {
   const kept: string[] = [];
   let isInHeaders = false;

@@ -72,7 +72,7 @@ export interface IdleCheck {
   is_dry_run: boolean;
   /** When the checker stops the session if it stays idle; null: unknown. */
   ends_at: string | null;
-  /** The latest warning whose time has come, in seconds before the end; null: none. */
+  /** The most recent due warning, in seconds before the end; null: no warning is due. */
   warning_seconds: number | null;
   /** The rule with its window and values, in English. */
   reason: string;

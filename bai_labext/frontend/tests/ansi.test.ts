@@ -5,7 +5,7 @@ import { parseAnsi, plain, withoutOverwritten } from '../src/ansi.ts';
 
 const ESC = String.fromCharCode(27);
 
-test('parseAnsi turns colours into classes and removes other sequences', () => {
+test('parseAnsi turns colors into classes and removes other sequences', () => {
   const text = `a${ESC}[1;31mbad${ESC}[0m${ESC}[2Kb${ESC}]0;title${String.fromCharCode(7)}c`;
   assert.deepEqual(parseAnsi(text), [
     { text: 'a', className: '' },
@@ -16,7 +16,7 @@ test('parseAnsi turns colours into classes and removes other sequences', () => {
   assert.equal(plain(text), 'abadbc');
 });
 
-test('parseAnsi treats bright colours as normal ones and ignores 256-colour styles', () => {
+test('parseAnsi treats bright colors as normal ones and ignores 256-color styles', () => {
   const classes = [`${ESC}[92mx`, `${ESC}[38;5;31mx`, `${ESC}[32;39mx`].map(
     text => parseAnsi(text)[0]?.className
   );

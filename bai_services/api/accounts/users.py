@@ -169,7 +169,9 @@ class PurgeHandler(APIHandler):
     )
     async def post(self, key: str, body: UserPurge) -> user_purges.PurgedUser:
         options = user_purges.PurgeOptions(
-            user_purges.Fate(body.folders), user_purges.Fate(body.shared_folders), body.new_owner
+            user_purges.PurgeAction(body.folders),
+            user_purges.PurgeAction(body.shared_folders),
+            body.new_owner,
         )
         return await self.manager.folders.user_purges.purge(self.caller, key, options)
 

@@ -184,15 +184,15 @@ async def _apply_change(client: Client, change: Change, outcome: Outcome) -> Non
 
 
 def print_change(change: Change) -> None:
-    """Print a change and its fields in the colour of its action."""
-    mark, colour = _MARKS[change.action]
+    """Print a change and its fields in the color of its action."""
+    mark, color = _MARKS[change.action]
     lines = [f"{mark} {change.kind} {printable(change.name)}"]
     for name, (before, after) in change.fields.items():
         values = [output.cell(value) for value in (before, after)]
         text = values[1] if change.action == "create" else " → ".join(values)
         lines.append(f"    {name}: {text}")
-    # rich, unlike click, honours NO_COLOR.
-    output.console().print(Text("\n".join(lines), style=colour), soft_wrap=True)
+    # rich, unlike click, honors NO_COLOR.
+    output.console().print(Text("\n".join(lines), style=color), soft_wrap=True)
 
 
 def _print_passwords(outcome: Outcome) -> None:

@@ -6,14 +6,14 @@ import sys
 
 import click
 
-from bai_services.core.accounts.user_purges import Fate
+from bai_services.core.accounts.user_purges import PurgeAction
 from bai_services.core.counts import counted
 from bai_services.core.errors import BaiError
 
 from .. import output
 from ..command import Choice, Connection, connected, example, json_option, segment
 
-_FATES = Choice([fate.value for fate in Fate])
+_ACTIONS = Choice([action.value for action in PurgeAction])
 
 
 @click.command(
@@ -25,11 +25,11 @@ _FATES = Choice([fate.value for fate in Fate])
 )
 @click.argument("users", metavar="USER…", nargs=-1, required=True)
 @click.option(
-    "--folders", type=_FATES, default=Fate.TRANSFER.value,
+    "--folders", type=_ACTIONS, default=PurgeAction.TRANSFER.value,
     help="Transfer the user's folders (the default) or delete them with all files.",
 )  # fmt: skip
 @click.option(
-    "--shared-folders", type=_FATES, default=Fate.TRANSFER.value,
+    "--shared-folders", type=_ACTIONS, default=PurgeAction.TRANSFER.value,
     help="The same for folders that are shared with other users. Default: transfer.",
 )  # fmt: skip
 @click.option(

@@ -46,7 +46,7 @@ def model() -> None:
 @click.argument("text", required=False)
 @click.option("--task", metavar="NAME", help="Only models for this task.")
 @click.option("--framework", metavar="NAME", help="Only models of this framework.")
-@click.option("--license", "license_", metavar="NAME", help="Only models with this licence.")
+@click.option("--license", "license_", metavar="NAME", help="Only models with this license.")
 @click.option("--max-size", metavar="SIZE", help="Only models up to this size, such as 20g.")
 @click.option("--fits", is_flag=True, help="Only models that your quotas permit.")
 @click.option("--all-versions", is_flag=True, help="Also list earlier versions.")

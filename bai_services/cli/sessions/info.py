@@ -89,7 +89,7 @@ def status_text(session: Mapping[str, Any]) -> str:
 
 
 def _exit_code(session: Mapping[str, Any]) -> int | None:
-    """Return the exit code, if it tells how the session ended.
+    """Return the exit code, if it shows how the session ended.
 
     A session that is stopped can end with the code 0, which would look like a success.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
@@ -21,7 +21,7 @@ _COLUMNS = ("start", "name", "slot", "allocated", "used", "wasted", "waited", "c
 _ENDPOINT_COLUMNS = ("start", "name", "requests", "input_tokens", "output_tokens")
 _UNKNOWN = "unknown"
 _JOULES_PER_KWH = 3_600_000
-# Texts for the names of tokens that are not tokens of the owner.
+# Texts for requests without a token of the owner, by the name of the token in reports.
 TOKEN_TEXTS = {"": "(chat page)", "*": "(no token)"}
 _FORMATS = {Every.HOUR: "%Y-%m-%d %H:%M", Every.DAY: "%Y-%m-%d", Every.MONTH: "%Y-%m"}
 
@@ -93,7 +93,7 @@ async def usage(connection: Connection, *, as_json: bool, **query: Any) -> None:
     USED is the mean utilization of the measured part, WASTED the idle hours, and WAITED the time
     in the queue.
     """
-    await _report(connection, {**query, "own": "true"}, as_json=as_json)
+    await _report_usage(connection, {**query, "own": "true"}, as_json=as_json)
 
 
 @click.command(
@@ -109,40 +109,46 @@ async def usage(connection: Connection, *, as_json: bool, **query: Any) -> None:
 @connected
 async def admin_usage(connection: Connection, *, as_json: bool, **query: Any) -> None:
     """Report the usage of all users that you may see; see `bai usage --help`."""
-    await _report(connection, query, as_json=as_json)
+    await _report_usage(connection, query, as_json=as_json)
 
 
-async def _report(connection: Connection, query: Mapping[str, Any], *, as_json: bool) -> None:
-    report = await connection.client.get("/usage", **_set_values(query))
+async def _report_usage(connection: Connection, query: Mapping[str, Any], *, as_json: bool) -> None:
+    report = await _read_report(connection, "/usage", query)
     if as_json:
         output.print_json(report)
         return
-    every, is_total = report["every"], report["by"] == Dimension.TOTAL
-    columns = [
-        column
-        for column in _COLUMNS
-        if not (column == "start" and every == Every.PERIOD)
-        and not (column == "name" and is_total)
-        and not (column == "cost" and all(row["cost"] is None for row in report["rows"]))
-    ]
-    zone = ZoneInfo(report["time_zone"])
-    rows = [_texts(row, report, zone) for row in report["rows"]]
-    output.print_table(rows, columns, empty="no usage in this period")
-    _note_groups(report)
+    is_free = all(row["cost"] is None for row in report["rows"])
+    columns = [column for column in _COLUMNS if column != "cost" or not is_free]
+    _print_report(report, columns, _usage_texts, empty="no usage in this period")
 
 
-def _note_groups(report: Mapping[str, Any]) -> None:
-    shown = len({row["key"] for row in report["rows"]})
-    if shown < report["groups"]:
-        output.note(f"{shown} of {report['groups']} groups; show more with --limit")
+async def _read_report(
+    connection: Connection, path: str, query: Mapping[str, Any]
+) -> dict[str, Any]:
+    values = {name: value for name, value in query.items() if value is not None}
+    return dict(await connection.client.get(path, **values))
 
 
-def _set_values(query: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in query.items() if value is not None}
+def _print_report(
+    report: Mapping[str, Any],
+    columns: Sequence[str],
+    texts: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]],
+    *,
+    empty: str,
+) -> None:
+    """Print the rows as ``texts`` shows them, without columns that are the same in all rows."""
+    hidden = {"start"} if report["every"] == Every.PERIOD else set()
+    if report["by"] == Dimension.TOTAL:
+        hidden.add("name")
+    shown = [column for column in columns if column not in hidden]
+    output.print_table([texts(row, report) for row in report["rows"]], shown, empty=empty)
+    groups = len({row["key"] for row in report["rows"]})
+    if groups < report["groups"]:
+        output.note(f"{groups} of {report['groups']} groups; show more with --limit")
 
 
-def _texts(row: Mapping[str, Any], report: Mapping[str, Any], zone: ZoneInfo) -> dict[str, str]:
-    start = datetime.fromisoformat(row["start"]).astimezone(zone)
+def _usage_texts(row: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, str]:
+    start = datetime.fromisoformat(row["start"]).astimezone(ZoneInfo(report["time_zone"]))
     measured, energy, cost = row["measured_seconds"], row["energy_joules"], row["cost"]
     return {
         "start": start.strftime(_FORMATS.get(Every(report["every"]), "%Y-%m-%d")),
@@ -209,22 +215,17 @@ async def admin_endpoint_usage(connection: Connection, *, as_json: bool, **query
 async def _report_endpoints(
     connection: Connection, query: Mapping[str, Any], *, as_json: bool
 ) -> None:
-    report = await connection.client.get("/endpoint-usage", **_set_values(query))
+    report = await _read_report(connection, "/endpoint-usage", query)
     if as_json:
         output.print_json(report)
         return
-    columns = [
-        column
-        for column in _ENDPOINT_COLUMNS
-        if not (column == "start" and report["every"] == Every.PERIOD)
-        and not (column == "name" and report["by"] == EndpointDimension.TOTAL)
-    ]
-    for row in report["rows"]:
-        row["start"] = row["start"][: 7 if report["every"] == Every.MONTH else 10]
-        if report["by"] == EndpointDimension.TOKEN:
-            row["name"] = _token_text(row["name"])
-    output.print_table(report["rows"], columns, empty="no requests in this period")
-    _note_groups(report)
+    _print_report(report, _ENDPOINT_COLUMNS, _endpoint_texts, empty="no requests in this period")
+
+
+def _endpoint_texts(row: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
+    start = row["start"][: 7 if report["every"] == Every.MONTH else 10]
+    name = _token_text(row["name"]) if report["by"] == EndpointDimension.TOKEN else row["name"]
+    return {**row, "start": start, "name": name}
 
 
 def _token_text(name: str) -> str:

@@ -15,7 +15,7 @@ PURGED = "purged"
 _ID_DIGITS = 12
 
 
-class Fate(StrEnum):
+class PurgeAction(StrEnum):
     """What a purge does with a folder."""
 
     TRANSFER = "transfer"  # it gets a new owner
@@ -29,8 +29,8 @@ class PurgeOptions:
     ``new_owner``: id, user name or e-mail address of the new owner; empty: the caller.
     """
 
-    folders: Fate = Fate.TRANSFER
-    shared_folders: Fate = Fate.TRANSFER
+    folders: PurgeAction = PurgeAction.TRANSFER
+    shared_folders: PurgeAction = PurgeAction.TRANSFER
     new_owner: str = ""
 
 
@@ -56,7 +56,7 @@ _ALREADY_DELETED = frozenset({VfolderStatus.DELETE_ONGOING, VfolderStatus.DELETE
 _BUSY = frozenset({VfolderStatus.CLONING, VfolderStatus.PERFORMING})
 
 
-def fate_of(folder: OwnedFolder, options: PurgeOptions) -> Fate | None:
+def purge_action_of(folder: OwnedFolder, options: PurgeOptions) -> PurgeAction | None:
     """Return what happens to a folder; None if its files are already being deleted.
 
     Folders in the trash and folders with incomplete files are always deleted.
@@ -74,7 +74,7 @@ def fate_of(folder: OwnedFolder, options: PurgeOptions) -> Fate | None:
             vfolder=folder.id,
         )
     if folder.status is not VfolderStatus.READY:
-        return Fate.DELETE
+        return PurgeAction.DELETE
     return options.shared_folders if folder.is_shared else options.folders
 
 

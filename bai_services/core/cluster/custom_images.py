@@ -15,13 +15,13 @@ from ..user_input import shown
 from .image_labels import MAX_LABEL_CHARACTERS, PREFIX
 from .image_store import RegistryAuth, read_auth
 
-# Part of image names that are on one agent only: no registry is asked for them.
+# Part of image names that are on one agent only: no registry is queried for them.
 LOCAL_HOST = "localhost"
 REPOSITORY_PREFIX = "custom"
 CUSTOM_LABEL = PREFIX + "customized-image."
 MAX_COMMIT_LABELS = 32
 DEFAULT_MAX_CUSTOM_IMAGES = 3
-# Commits that a user or project may start are listed, also failed ones; the oldest are deleted.
+# Maximum number of failed and cancelled commits of an owner; older ones are deleted.
 MAX_ENDED_COMMITS = 100
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{4,32}")
@@ -108,7 +108,7 @@ class CustomImage:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """A commit as the agent executes it. ``max_bytes``: of the changes; 0: no limit."""
+    """A commit as the agent executes it. ``max_bytes`` limits the changes; 0: no limit."""
 
     id: str
     session_id: str
@@ -177,7 +177,7 @@ def check_custom_name(name: str) -> str:
     Raises
     ------
     InvalidRequest
-        If it has not 4 to 32 letters, digits, hyphens and underscores.
+        If it does not consist of 4 to 32 letters, digits, hyphens and underscores.
     """
     if not _NAME.fullmatch(name):
         raise InvalidRequest(

@@ -160,7 +160,7 @@ def ruleset(
     """Return the input of ``iptables-restore --noflush`` that sets the agent's chains atomically.
 
     ``clients`` are the networks from which connections to the containers are allowed; None if no
-    port is published, so that Docker allows no connection anyway.
+    port is published; Docker then allows no connection.
 
     For an allowed packet, the rules RETURN to Docker's own rules, so both must allow the packet.
     Containers of one bridge may reach each other, except on a shared bridge.

@@ -11,7 +11,7 @@ from ..errors import InvalidRequest
 
 DEFAULT_MINUTES = 60
 MAX_MINUTES = 7 * 24 * 60
-# Prefix of every agent credential, so that other tokens cause no search for an agent.
+# Prefix of every agent credential: other tokens are rejected without a database query.
 CREDENTIAL_PREFIX = "bai-agent-"
 # The prefix, followed by 32 random bytes in URL-safe base64.
 _CREDENTIAL = re.compile(CREDENTIAL_PREFIX + r"[A-Za-z0-9_-]{43}")

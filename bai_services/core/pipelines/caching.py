@@ -15,8 +15,8 @@ from typing import Any
 
 from .definition import Cache, Task
 
-# Entries that are kept for a task, for each value over which it is mapped; the oldest use ends
-# first.
+# Maximum number of cache entries of a task for each value over which it is mapped; the least
+# recently used ones are deleted first.
 MAX_ENTRIES = 20
 # ``_bai_hash`` never returns the same hash twice if a file cannot be read.
 _FUNCTIONS = """\

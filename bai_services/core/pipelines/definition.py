@@ -122,8 +122,8 @@ class Task:
 
     ``pipeline``: name or id of a sub-pipeline, and ``parameters`` its parameters; a value ``$NAME``
     is that of the parameter NAME. In a run, the tasks of sub-pipelines are part of the definition:
-    ``parameters`` are those of the sub-pipeline, and ``entries`` belong to the tasks that contain
-    it, the outermost first. ``None``: the task has the parameters of the run.
+    ``parameters`` are those of the sub-pipeline (None: the task has the parameters of the run), and
+    ``entries`` belong to the tasks that contain it, the outermost first.
     """
 
     name: str

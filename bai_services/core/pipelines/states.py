@@ -228,7 +228,8 @@ def _advanced(
     if status is not S.QUEUED:
         return [replace(run, status=status) for run in waiting]
     if task.kind is TaskKind.PIPELINE:
-        # Its needs are the tasks of the sub-pipeline. Skipped branches are part of a success.
+        # Its needs are the tasks of the sub-pipeline. It succeeds even if some of them were
+        # skipped.
         is_skipped = {results[name] for name in task.needs} == {_Result.SKIPPED}
         status = S.SKIPPED if is_skipped else S.SUCCEEDED
         return [replace(run, status=status) for run in waiting]

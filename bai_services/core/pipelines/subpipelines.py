@@ -1,4 +1,4 @@
-"""Sub-pipelines: a run contains the tasks of the pipelines that its tasks name.
+"""Sub-pipelines: the tasks of other pipelines become part of a run.
 
 The tasks of a sub-pipeline get the name of the containing task as a prefix, such as ``fit/train``.
 The containing task remains, and ends after all of them.
@@ -17,7 +17,7 @@ from .settings import merged
 # Maximum number of levels of sub-pipelines, and of sub-pipelines of a run.
 MAX_DEPTH = 3
 MAX_SUB_PIPELINES = 20
-# The column of the name of a task run has this size.
+# Size of the database column with the name of a task run.
 MAX_NAME_CHARACTERS = 64
 SEPARATOR = "/"
 
@@ -106,8 +106,8 @@ def _prefixed(outer: Task, name: str) -> str:
 def shown_needs(definition: PipelineDefinition) -> Mapping[str, Sequence[str]]:
     """Return the dependencies that a graph shows, by task.
 
-    A task of a sub-pipeline without dependencies follows those of the containing task, and the
-    containing task follows only the last tasks of the sub-pipeline.
+    A task that depends on no other task of its sub-pipeline follows the dependencies of the
+    containing task. The containing task follows only the last tasks of the sub-pipeline.
     """
     followed = {
         need

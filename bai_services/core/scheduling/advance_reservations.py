@@ -224,7 +224,7 @@ def check_period(starts_at: datetime, ends_at: datetime, now: datetime, grace_se
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """Agents and period of an approved reservation, which other reservations cannot have.
+    """Agents and period of an approved reservation; no other reservation can book them.
 
     ``booked``: the amounts on each agent; empty: the whole agents.
     """

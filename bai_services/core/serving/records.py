@@ -169,8 +169,8 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointUsage:
-    """Requests of a day (UTC) with the token of this name; "": from the chat page; "*": without a
-    token.
+    """Requests of one day (UTC) with one token. ``token``: its name; "" for the chat page, "*" for
+    requests without a token.
     """
 
     id: int

@@ -89,7 +89,7 @@ class CustomImageStore:
         Raises
         ------
         NotFound
-            If there is none with this id.
+            If there is no custom image with this id.
         """
         async with self._db.read() as tx:
             return await _find(tx, custom_id)

@@ -12,7 +12,8 @@ from ..tables.cluster import custom_images, images
 
 
 def is_image_allowed(user_id: Any, is_member: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Return the condition that an image is no custom image, or one that a user may use.
+    """Return the condition that a user may use an image: it is not a custom image, or one that is
+    visible to the user.
 
     ``is_member``: the condition that the image's project is one of the user's.
     """

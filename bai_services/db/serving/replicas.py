@@ -258,7 +258,7 @@ class ReplicaStore:
                 await bump_routes(tx)
 
     async def serving(self, ids: Collection[str]) -> Sequence[ServingReplica]:
-        """Return those of the replicas that get requests."""
+        """Return the replicas that get requests, of those with the given ids."""
         rows = (
             sa.select(
                 *(endpoint_replicas.c[name] for name in ("id", "url", "revision_id")),

@@ -35,9 +35,8 @@ _CHAT_PAGE, _NO_TOKEN = "", "*"
 
 @dataclass(frozen=True, slots=True)
 class TokenCounts:
-    """Requests with a token since the last report of a gateway.
-
-    ``id`` is `ANONYMOUS` with the id of the endpoint for requests without a token.
+    """Requests with a token since the last report of a gateway. For requests without a token,
+    ``id`` is `ANONYMOUS` and the id of the endpoint.
     """
 
     id: str
@@ -136,7 +135,7 @@ def _grouping(by: EndpointDimension) -> tuple[sa.ColumnElement[str], sa.ColumnEl
 
 
 async def count_usage(tx: AsyncConnection, counts: Sequence[TokenCounts], now: datetime) -> None:
-    """Add requests to those of the current day; those of unknown tokens are omitted."""
+    """Add requests to the counts of the current day; requests with unknown tokens are omitted."""
     owners = await _owners(tx, [each.id for each in counts])
     totals: dict[tuple[str, str], dict[str, int]] = {}
     for each in counts:

@@ -42,7 +42,9 @@ _MEMORY_RESERVE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ResizedAt:
-    """State of the last resize of an elastic session, and the time of its end or request."""
+    """State of the last resize of an elastic session, and the time at which it ended or was
+    requested.
+    """
 
     state: ResizeState
     at: datetime

@@ -231,9 +231,9 @@ class Haproxy:
                 replica.is_ready = False
                 self.wake()
         if slot.is_ready:
-            replica.elsewhere = max(1, running)
+            slot.count(max(1, running))
             return
         was_running, slot.running = slot.running, running
-        replica.elsewhere = running
+        slot.count(running)
         if running == 0 and was_running != 0:
             self._server.drained()

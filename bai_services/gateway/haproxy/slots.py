@@ -28,6 +28,8 @@ class Slot:
     is_ready: bool = False
     # Remaining requests after HAProxy has stopped sending new ones; None: not reported yet.
     running: int | None = 0
+    # The part of ``replica.elsewhere``; see ``count``.
+    counted: int = 0
 
     def holds(self, replica: Replica) -> bool:
         return (
@@ -36,7 +38,25 @@ class Slot:
             and (self.address, self.port) == (replica.host, replica.port)
         )
 
+    def assign(self, replica: Replica) -> None:
+        if self.replica is not replica:
+            counted = self.counted
+            self.count(0)
+            self.replica = replica
+            self.count(counted)
+
+    def count(self, requests: int) -> None:
+        """Set the number of requests of this slot.
+
+        A replica has several slots after a change of its address or secret, until the requests in
+        the former slot have ended.
+        """
+        if self.replica is not None:
+            self.replica.elsewhere += requests - self.counted
+            self.counted = requests
+
     def free(self) -> None:
+        self.count(0)
         self.replica, self.is_ready, self.running = None, False, 0
 
 
@@ -169,7 +189,6 @@ class Slots:
                 if replica is None or slot.is_ready or slot.running != 0:
                     continue
                 if id(replica) not in usable or not slot.holds(replica):
-                    replica.elsewhere = 0
                     slot.free()
             if pool.key is not None and pool.is_unused():
                 del self.by_key[pool.key]
@@ -188,13 +207,15 @@ class Slots:
     def _slot(self, pool: Pool, replica: Replica) -> Slot | None:
         for slot in pool.slots:
             if slot.holds(replica):
-                slot.replica = replica
+                slot.assign(replica)
                 return slot
         for slot in pool.slots:
             if slot.replica is None:
-                slot.replica, slot.address, slot.port = replica, replica.host, replica.port
+                slot.assign(replica)
+                slot.address, slot.port = replica.host, replica.port
                 # Assume one request until HAProxy reports the number: the slot must not be freed.
-                slot.running, replica.elsewhere = None, 1
+                slot.running = None
+                slot.count(1)
                 return slot
         return None
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from bai_services.core.accounts.records import User
 from bai_services.core.accounts.roles import Caller, Owner, Target
 from bai_services.core.accounts.user_purges import (
-    Fate,
     OwnedFolder,
+    PurgeAction,
     PurgedUser,
     PurgeOptions,
     anonymous_name,
-    fate_of,
     name_after_transfer,
+    purge_action_of,
 )
 from bai_services.core.errors import Conflict, NotFound
 from bai_services.core.folders.vfolders import VfolderStatus
@@ -61,13 +61,13 @@ class UserPurges:
                 "deleted can be purged"
             )
         await self._store.require_purgeable(user.id)
-        fates = [
-            (folder, fate)
+        actions = [
+            (folder, action)
             for folder in await self._store.folders_of(user.id)
-            if (fate := fate_of(folder, options)) is not None
+            if (action := purge_action_of(folder, options)) is not None
         ]
-        transferred = [folder for folder, fate in fates if fate is Fate.TRANSFER]
-        deleted = [folder for folder, fate in fates if fate is Fate.DELETE]
+        transferred = [folder for folder, action in actions if action is PurgeAction.TRANSFER]
+        deleted = [folder for folder, action in actions if action is PurgeAction.DELETE]
         if transferred:
             await self._transfer(caller, user, transferred, options.new_owner)
         for folder in deleted:

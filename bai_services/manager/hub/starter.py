@@ -179,7 +179,8 @@ class Starter:
         await self._conclude(row, is_ready, reason)
 
     async def _begin_start(self, row: SessionRow) -> bool:
-        # The task of a start may have been created by a request, to whose trace it does not belong.
+        # A request may have created this task, but the start does not belong to the request's
+        # trace.
         parent = session_spans.context_of(row)
         if parent is None:
             return await self._servers.begin_start(row)

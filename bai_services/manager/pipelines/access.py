@@ -22,7 +22,9 @@ _ACTIONS: dict[Verb, tuple[str, str]] = {
 
 
 def reader_of(caller: Caller) -> PipelineReader:
-    """Return what the caller may read: pipelines in reach of the role, and those of projects."""
+    """Return which pipelines the caller may read: those that the role may see, and those of the
+    caller's projects.
+    """
     visible = authorizer.visibility(caller, "pipeline.read")
     return PipelineReader(caller.user_id, visible, caller.projects)
 

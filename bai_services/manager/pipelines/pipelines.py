@@ -229,7 +229,7 @@ class Pipelines:
             scope, owner_id = f"user:{caller.user_id}", caller.user_id
             return _Ownership(scope, owner_id, found.id, found.name, found.domain)
         if not spec.get("project"):
-            raise InvalidRequest("a pipeline of a project needs project", field="project")
+            raise InvalidRequest("is_project_owned requires project", field="project")
         project = await self._projects.get(caller, spec["project"])
         target = Target(project.domain, project.id)
         authorizer.require(caller, "project-pipeline.write", target)

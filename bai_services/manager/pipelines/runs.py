@@ -163,7 +163,8 @@ class PipelineRuns:
                 raise InvalidRequest(f"pipeline {row.name} contains itself", field="pipeline")
             if len(path) > MAX_DEPTH or next(number) > MAX_SUB_PIPELINES:
                 raise InvalidRequest(
-                    f"a run may have {MAX_SUB_PIPELINES} sub-pipelines in {MAX_DEPTH} levels",
+                    f"a run may have at most {MAX_SUB_PIPELINES} sub-pipelines, in at most "
+                    f"{MAX_DEPTH} levels",
                     field="pipeline",
                 )
             child = await asyncio.to_thread(PipelineDefinition.from_json, row.parsed)

@@ -302,7 +302,7 @@ class Scheduler:
         for start in range(0, len(session_ids), NOTIFY_BATCH_SIZE):
             await wait_until_idle()
             for row in await self._sessions.rows(session_ids[start : start + NOTIFY_BATCH_SIZE]):
-                session_spans.placed(row, began_at, len(session_ids))
+                session_spans.record_placement(row, began_at, len(session_ids))
                 self._lifecycle.notify(row)
 
     async def write_due_states(self) -> None:

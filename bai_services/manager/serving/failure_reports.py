@@ -38,7 +38,7 @@ class FailureReports:
         self._probes = HealthProbes(secrets, self._passed, self._failed)
 
     async def check(self, ids: Collection[str]) -> None:
-        """Start checks of those of the replicas that serve."""
+        """Start a check of each reported replica that serves."""
         for replica in await self._store.serving(ids):
             settings = RevisionSettings.from_json(replica.settings)
             self._probes.begin(

@@ -244,7 +244,7 @@ class Kernels:
             for one in work
             if one.status in (Status.SCHEDULED, Status.PREPARING) and not one.is_prepared
         }
-        # Items that are not due are only listed, so that the time of their sending is kept.
+        # Items that are not due are only listed; this keeps the times at which they were sent.
         items += [{"id": work_id} for work_id in unprepared]
         views = await self._dispatch_sessions(
             [one for work_id, one in unprepared.items() if _is_due(agent, work_id, now)]
@@ -538,7 +538,7 @@ def _prepare_id(kernel_id: str, restart_count: int) -> str:
 
 
 def _is_due(agent: _AgentWork, work_id: str, now: datetime) -> bool:
-    """Return whether a work item was not sent, or so long ago that it is sent again."""
+    """Return whether a work item must be sent: for the first time, or again."""
     return now - agent.sent_at.get(work_id, now - RESEND_AFTER) >= RESEND_AFTER
 
 

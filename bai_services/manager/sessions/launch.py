@@ -80,7 +80,8 @@ class LaunchPlans:
         return await self._vfolders.notices(row.owner_id, row.mounts)
 
     async def plan(self, view: SessionKernels, facts: LaunchFacts | None) -> LaunchPlan:
-        """Return the launch plan of a session (format: docs/protocols.md), with ``facts_of`` it.
+        """Return the launch plan of a session (format: docs/protocols.md); ``facts``: see
+        ``facts_of``.
 
         Raises
         ------

@@ -89,7 +89,7 @@ class Lifecycle:
     def announce(self, moved: Transition, reason: str | CodedText = "") -> None:
         """Log a written transition, and notify all listeners."""
         self._log(moved, reason)
-        session_spans.moved(moved)
+        session_spans.record_start(moved)
         self.notify(moved.row)
 
     def publish(self, change: Change) -> None:

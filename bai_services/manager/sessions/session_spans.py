@@ -38,7 +38,7 @@ def context_of(row: SessionRow) -> str | None:
     return tracing.with_span_id(row.trace, _span_id(row))
 
 
-def placed(row: SessionRow, began_at: datetime, count: int) -> None:
+def record_placement(row: SessionRow, began_at: datetime, count: int) -> None:
     """Record the wait in the queue, and the scheduling pass that has placed the session.
 
     ``count``: number of sessions that the pass has placed together.
@@ -62,7 +62,7 @@ def placed(row: SessionRow, began_at: datetime, count: int) -> None:
     )
 
 
-def moved(transition: Transition) -> None:
+def record_start(transition: Transition) -> None:
     """Record the start of a session if the transition ends it."""
     row = transition.row
     if row.trace is None or transition.before not in _BEFORE_RUN or row.status in _BEFORE_RUN:

@@ -44,7 +44,7 @@ class EndpointReportRequest:
 
 
 class EndpointReports:
-    """Reads reports. A user sees the own endpoints, a domain admin those of the domain."""
+    """Reads reports. Users see their own endpoints, domain admins the endpoints of the domain."""
 
     def __init__(self, usage: UsageStore, users: UsageReportStore, clock: Clock) -> None:
         self._usage = usage

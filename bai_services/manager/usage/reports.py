@@ -215,7 +215,7 @@ async def visible_usage(
     visible = authorizer.visibility(caller, "usage.read")
     if is_own or user == caller.username:
         if caller.user_id is None:
-            raise Forbidden("only a user has own usage", action="usage.read")
+            raise Forbidden("only users have usage of their own", action="usage.read")
         return None, caller.user_id
     if not user:
         return visible.domain, visible.owner_id

@@ -116,7 +116,7 @@ async def test_a_failure_is_shown_and_the_name_can_be_used_again(
     assert len((await user.get("/custom-images"))["items"]) == 2
 
 
-async def test_a_cancelled_commit_is_not_wanted_any_more(api: Api, agent: FakeAgent) -> None:
+async def test_reports_of_a_cancelled_commit_are_rejected(api: Api, agent: FakeAgent) -> None:
     await start(api, agent, "my-lab")
     user = await api.client("user")
     made = await user.post("/sessions/my-lab/commit", {"name": "tools"})

@@ -8,43 +8,43 @@ from hypothesis import strategies as st
 
 from bai_services.core.accounts.user_purges import (
     MAX_FOLDER_NAME,
-    Fate,
     OwnedFolder,
+    PurgeAction,
     PurgeOptions,
     anonymous_name,
-    fate_of,
     name_after_transfer,
+    purge_action_of,
 )
 from bai_services.core.errors import Conflict
 from bai_services.core.folders.vfolders import VfolderStatus as S
 from bai_services.core.folders.vfolders import check_name, is_auto_mounted
 from bai_services.core.names import check_username
 
-OPTIONS = PurgeOptions(folders=Fate.DELETE, shared_folders=Fate.TRANSFER)
+OPTIONS = PurgeOptions(folders=PurgeAction.DELETE, shared_folders=PurgeAction.TRANSFER)
 
 
 @pytest.mark.parametrize(
-    ("status", "is_shared", "fate"),
+    ("status", "is_shared", "action"),
     [
-        (S.READY, False, Fate.DELETE),
-        (S.READY, True, Fate.TRANSFER),
-        (S.ERROR, True, Fate.DELETE),
-        (S.DELETE_PENDING, True, Fate.DELETE),
-        (S.DELETE_ERROR, False, Fate.DELETE),
+        (S.READY, False, PurgeAction.DELETE),
+        (S.READY, True, PurgeAction.TRANSFER),
+        (S.ERROR, True, PurgeAction.DELETE),
+        (S.DELETE_PENDING, True, PurgeAction.DELETE),
+        (S.DELETE_ERROR, False, PurgeAction.DELETE),
         (S.DELETE_ONGOING, False, None),
         (S.DELETE_COMPLETE, False, None),
     ],
 )
 def test_folder_of_a_purged_user_is_deleted_or_transferred(
-    status: S, is_shared: bool, fate: Fate | None
+    status: S, is_shared: bool, action: PurgeAction | None
 ) -> None:
-    assert fate_of(OwnedFolder("1", "data", status, is_shared), OPTIONS) is fate
+    assert purge_action_of(OwnedFolder("1", "data", status, is_shared), OPTIONS) is action
 
 
 @pytest.mark.parametrize("status", [S.CLONING, S.PERFORMING])
 def test_a_busy_folder_prevents_the_purge(status: S) -> None:
     with pytest.raises(Conflict):
-        fate_of(OwnedFolder("1", "data", status, False), OPTIONS)
+        purge_action_of(OwnedFolder("1", "data", status, False), OPTIONS)
 
 
 NAMES = st.from_regex(r"\.?[A-Za-z0-9][A-Za-z0-9_.-]{0,60}", fullmatch=True)

@@ -40,7 +40,7 @@ def test_condition_begins_once_and_begins_again_only_after_a_pause() -> None:
 def test_event_is_raised_at_the_start_and_after_a_whole_pause(
     steps: list[tuple[int, bool]],
 ) -> None:
-    """Naive oracle: look back from each check for an earlier one that found the pause over."""
+    """Naive oracle: for each check, search for an earlier check at which the pause had ended."""
     pause = int(REARM_AFTER.total_seconds())
     stored: dict[str, tuple[datetime, timedelta]] = {}
     past: list[tuple[int, bool]] = []

@@ -255,7 +255,9 @@ class Oracle:
         return due
 
     def free(self, name: str, at: datetime, met: Sequence[HeldAgents]) -> dict[str, int]:
-        """Return what is free at a time beside the reservations in ``met``."""
+        """Return what is free at a time beside the reservations in ``met``, during which a session
+        runs.
+        """
         there = sorted(
             (started, key, pending)
             for key, (where, pending, end, started) in self.on.items()

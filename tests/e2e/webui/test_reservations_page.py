@@ -97,7 +97,7 @@ async def test_whole_machines_are_requested_and_rejected(
         assert checked(rest.get(f"/reservations/{made['id']}"), 200)["state"] == "rejected"
 
 
-async def test_form_is_accessible_on_phones_and_in_the_dark(opened: Opener[Entities]) -> None:
+async def test_form_is_accessible_on_phones_and_in_dark_mode(opened: Opener[Entities]) -> None:
     ui = await opened(Entities, "user2", "/reservations")
     await ui.page.set_viewport_size(NARROW)
     await ui.page.get_by_role("button", name="Request a reservation").click()

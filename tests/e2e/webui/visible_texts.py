@@ -124,7 +124,7 @@ async () => {
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """The texts of one language, and how to recognise a text that is still in English."""
+    """The texts of one language, and how to recognize a text that is still in English."""
 
     name: str
     # Texts by their keys, such as ``sessions.stop``.

@@ -29,9 +29,11 @@ def explain(
     group = request.resource_group
     if not agents:
         return Refusal(TextTemplate.NO_AGENT.text(group=group))
-    able = _able(agents, columns, request, row)
+    able = _suitable_agents(agents, columns, request, row)
     if not able.any():
-        return Refusal(_none_able(agents, columns, request, row), agents=len(agents))
+        return Refusal(
+            _explain_no_suitable_agent(agents, columns, request, row), agents=len(agents)
+        )
     count = int(able.sum())
     if fitting:
         text = TextTemplate.KERNELS_FIT.text(group=group, fitting=fitting, kernels=request.kernels)
@@ -60,7 +62,9 @@ def _matches(columns: Columns, row: Ints) -> tuple[Mask, Mask]:
     return fits, (driver == c.ANY) | (driver >= row[c.DRIVER])
 
 
-def _able(agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints) -> Mask:
+def _suitable_agents(
+    agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints
+) -> Mask:
     """Return a mask of the agents that could run the request with enough free resources."""
     fits, has_driver = _matches(columns, row)
     able: Mask = (columns.agents[:, c.OPEN] == 1) & fits & has_driver
@@ -69,7 +73,7 @@ def _able(agents: Sequence[AgentState], columns: Columns, request: Request, row:
     return able
 
 
-def _none_able(
+def _explain_no_suitable_agent(
     agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints
 ) -> CodedText:
     """Return why no agent of the group could run the request, even without sessions."""

@@ -1,8 +1,9 @@
 """Compute the parts of agents that advance reservations keep free.
 
-A reservation of parts books amounts on its agents. On each agent, the part that its members do not
-use yet is placed as a session would be, now and in the state at each later start of a reservation.
-Another session that may still run at these times must fit beside these placements.
+A reservation of parts books amounts on its agents. The part that the members of the reservation do
+not use is placed on each agent like a session: in the current state of the agent, and in its
+expected state at each later start of a reservation. Another session that may still run at these
+times must fit beside these placements.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def withheld_on(
     """Return what sessions must leave free on an agent now for some reservations; None: nothing.
 
     ``agent`` includes the usage of ``running``, its sessions. ``parts`` are the reservations of
-    parts of the agent. ``beside`` are the ids of those that the sessions may meet; they are not
-    members of these.
+    parts of the agent. ``beside`` are the ids of reservations of others during which the sessions
+    may run.
     """
     met = [one for one in parts if one.id in beside and one.ends_at > now]
     times = {max(now, one.starts_at) for one in met}
@@ -133,7 +134,8 @@ def remaining_parts(
 ) -> dict[str, ResourceSlots]:
     """Return by reservation the booked amounts that its members do not use on an agent.
 
-    A session that may use several reservations counts for the first one that it does not fill yet.
+    The usage of a session that may use several reservations counts for the first one, until this
+    one is used up, then for the next.
     """
     remaining = {one.id: dict(one.booked) for one in parts}
     for session in sorted(running, key=lambda r: (r.started_at, r.id)):
@@ -223,7 +225,8 @@ def _withheld_of(device: Device, then: Device, booked: Device) -> tuple[int, int
         return max(0, booked.used - device.used), 0
     share = booked.share_in_force
     if device.sharing.is_uniform and device.share_in_force not in (0, share):
-        # Sessions with the share in force now could not run beside the booked share.
+        # All shares of the device must be equal, so no session with the present share could run
+        # beside the booked share.
         return device.free, 0
     return max(0, booked.used - device.used), share
 

@@ -38,7 +38,7 @@ test('the list of notices has at most 50 notices, the newest first', () => {
   expect(notices[0]?.key).toBe('60');
 });
 
-test('the failure of a session replaces the notice of its start only', () => {
+test('the failure of a session replaces only the notice of its start', () => {
   const failure: Notice = { ...notice('failure'), kind: 'failed', code: 1 };
   const other = { ...notice('other'), session: 'other' };
   const warning: Notice = { ...notice('warning'), kind: 'stops-soon' };

@@ -53,7 +53,7 @@ export function followChanges(): void {
     isWanted = hasTurn;
     if (hasTurn) {
       open();
-      // The stream does not repeat the changes since it was closed.
+      // The stream does not send the changes that were made while it was closed.
       void queries.invalidateQueries({ predicate: isNoFileContent });
     } else {
       closeStream();
@@ -108,7 +108,7 @@ function open(): void {
   source.onopen = () => {
     restartSilence();
     retryMillis = FIRST_RETRY_MILLIS;
-    // The stream does not repeat changes since the lists were loaded.
+    // The stream does not send the changes that were made before it was opened.
     refreshSessions();
     refreshNotifications();
     refreshInvitations();

@@ -40,8 +40,8 @@ export type FieldKind =
 
 /**
  * `path`: the collection; `name`: the field that is displayed; `id`: the field whose value is
- * selected, default `name`; `within`: a field that is displayed, too, if it differs among the
- * objects; `filters`: which objects can be selected, default: all.
+ * selected, default `name`; `within`: an additional field that is displayed if the objects differ
+ * in it; `filters`: which objects can be selected, default: all.
  */
 export interface Reference {
   path: EntityPath;

@@ -66,7 +66,7 @@ export function useImportUsers() {
   return { outcomes, isPending, run, reset: () => setOutcomes(NONE) };
 }
 
-export type Fate = Schemas['UserPurge']['folders'];
+export type PurgeAction = Schemas['UserPurge']['folders'];
 export interface PurgeFailure {
   name: string;
   message: string;

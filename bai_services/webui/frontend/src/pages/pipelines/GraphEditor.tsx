@@ -92,7 +92,7 @@ function Graph(props: GraphEditorProps) {
     const name = next.current;
     if (name !== undefined && tasks.some(task => task.name === name)) {
       next.current = undefined;
-      // A task outside the view is not in the document.
+      // A task outside the view is not in the DOM.
       void fitView({ maxZoom: 1 });
       focusSoon(box.current, name, MAX_FOCUS_FRAMES);
     }

@@ -24,7 +24,7 @@ export function useHistory<T>(first: T) {
         present: next,
         future: []
       })),
-    /** Return the state before the last change, which is the present state now. */
+    /** Undo the last change; return the state before it, or undefined. */
     undo: () => {
       if (before !== undefined) {
         setStates({ past: past.slice(0, -1), present: before, future: [present, ...future] });

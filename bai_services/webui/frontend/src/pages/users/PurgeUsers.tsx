@@ -2,7 +2,7 @@ import { useState } from 'react';
 import { Alert, Form, Input, Modal, Radio } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { ReferenceSelect } from '../../components/entities/FieldControl';
-import { usePurgeUsers, type Fate, type PurgeFailure } from '../../data/accounts/users';
+import { usePurgeUsers, type PurgeAction, type PurgeFailure } from '../../data/accounts/users';
 
 interface PurgeUsersProps {
   names: readonly string[];
@@ -10,7 +10,7 @@ interface PurgeUsersProps {
   onClose: (left: readonly string[]) => void;
 }
 
-const FATES: readonly Fate[] = ['transfer', 'delete'];
+const ACTIONS: readonly PurgeAction[] = ['transfer', 'delete'];
 
 /**
  * Dialog to remove users permanently. To confirm, the administrator types the name of the only
@@ -19,8 +19,8 @@ const FATES: readonly Fate[] = ['transfer', 'delete'];
  */
 export function PurgeUsers({ names, onClose }: PurgeUsersProps) {
   const { t } = useTranslation();
-  const [folders, setFolders] = useState<Fate>('transfer');
-  const [sharedFolders, setSharedFolders] = useState<Fate>('transfer');
+  const [folders, setFolders] = useState<PurgeAction>('transfer');
+  const [sharedFolders, setSharedFolders] = useState<PurgeAction>('transfer');
   const [owner, setOwner] = useState('');
   const [typed, setTyped] = useState('');
   const [failures, setFailures] = useState<readonly PurgeFailure[]>([]);
@@ -28,7 +28,7 @@ export function PurgeUsers({ names, onClose }: PurgeUsersProps) {
   const purge = usePurgeUsers();
   const phrase = left.length === 1 ? String(left[0]) : `purge ${left.length}`;
   const isTransfer = folders === 'transfer' || sharedFolders === 'transfer';
-  const options = FATES.map(value => ({ value, label: t(`users.purge-${value}`) }));
+  const options = ACTIONS.map(value => ({ value, label: t(`users.purge-${value}`) }));
   const submit = () =>
     purge.mutate(
       {
@@ -62,14 +62,14 @@ export function PurgeUsers({ names, onClose }: PurgeUsersProps) {
           <Radio.Group
             options={options}
             value={folders}
-            onChange={event => setFolders(event.target.value as Fate)}
+            onChange={event => setFolders(event.target.value as PurgeAction)}
           />
         </Form.Item>
         <Form.Item label={t('users.purge-shared-folders')}>
           <Radio.Group
             options={options}
             value={sharedFolders}
-            onChange={event => setSharedFolders(event.target.value as Fate)}
+            onChange={event => setSharedFolders(event.target.value as PurgeAction)}
           />
         </Form.Item>
         {isTransfer && (

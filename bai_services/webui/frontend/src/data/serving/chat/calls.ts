@@ -47,7 +47,7 @@ function tokenOf(id: string): Promise<ChatToken> {
 
 /**
  * The URL of a path below an endpoint, always at the host of this page: the content security policy
- * permits no other host, and the endpoint's own host name is another one.
+ * permits no other host, not even the endpoint's own host name.
  *
  * @throws ApiError if the URL is not below the endpoint: the token must not reach another server
  */

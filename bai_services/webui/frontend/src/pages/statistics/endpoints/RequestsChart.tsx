@@ -55,6 +55,6 @@ export function RequestsChart({ request }: { request: EndpointReportRequest }) {
   );
 }
 
-/** The day (UTC) after the last day of a period that ends at a time, or that time if it is a day. */
+/** The first day (UTC) that does not begin before a time: the exclusive end of a period of days. */
 const dayAt = (end: string) =>
   new Date(Math.ceil(Date.parse(end) / DAY_MILLIS) * DAY_MILLIS).toISOString().slice(0, 10);
