@@ -590,6 +590,7 @@ NOT_FROM_USERS = {
     "notifications.events.budget_warning",
     "notifications.events.folder_shared",
     "notifications.events.session_preempted",
+    "notifications.events.session_stops",
     "notifications.session_events.event_of",
     "notifications.webhooks.payload",
     # Names and labels of commits are tested in tests/core/cluster/test_custom_images.py, the output
