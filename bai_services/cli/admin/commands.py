@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from bai_services.core.cluster import group_options
 from bai_services.core.counts import with_article
 
 from .. import output
@@ -240,6 +241,10 @@ def _update(entity: Entity) -> click.Command:
         body = _body_with_password(entity, given)
         if not body:
             raise click.UsageError("no field to change; --help lists the options")
+        options = given.get(group_options.FIELD)
+        if isinstance(options, Mapping):
+            del body[group_options.FIELD]
+            body[group_options.CHANGES_FIELD] = options
         changed = await connection.client.patch(f"{entity.path}/{segment(key)}", body)
         output.print_fields(changed, as_json=as_json)
 
