@@ -12,6 +12,8 @@ from bai_services.cli.admin.entities import ENTITIES, Entity
 from bai_services.cli.admin.fields import Field, FieldKind, comparable, validate_value
 from bai_services.core.errors import InvalidRequest
 
+from .conftest import Bai
+
 # Fields of request bodies without an option of the same name. An argument, another option or
 # another command sets them.
 WITHOUT_OPTION = {
