@@ -16,7 +16,9 @@ from .. import output
 from ..cluster.agents import with_formatted_capacity
 from ..command import (
     Choice,
+    CommandGroup,
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -56,7 +58,7 @@ _EMPTY: Mapping[FieldKind, Any] = {
 }
 
 
-@click.group()
+@command_group()
 def admin() -> None:
     """Manage domains, users, policies and agents."""
 
@@ -271,7 +273,7 @@ def _delete(entity: Entity) -> click.Command:
 
 
 def _entity_group(entity: Entity) -> click.Group:
-    group = click.Group(entity.command, help=entity.summary)
+    group = CommandGroup(entity.command, help=entity.summary)
     factories = (_create, _list, _show, _update, _delete)
     for command_of in factories if entity.can_create else factories[1:]:
         group.add_command(command_of(entity))

@@ -286,6 +286,22 @@ def test_estimates_are_exact_beside_advance_reservations(world: World, data: st.
     _check_that_estimates_are_exact(world)
 
 
+@EXAMPLES
+@given(worlds(depends=False), st.data())
+def test_no_reserved_session_starts_later_than_announced_beside_advance_reservations(
+    world: World, data: st.DataObject
+) -> None:
+    """Without quotas; a session that exceeds a quota may delay a reserved session."""
+    names = [agent.id for agent in world.agents if agent.resource_group == "main"]
+    world.held, world.rules = data.draw(reservations(names)), replace(world.rules, caps={})
+    announced = []
+    while (queue := world.step()) is not None:
+        announced += [r for name in queue.groups() for r in queue.group_queue(name).reservations]
+    for one in announced:
+        if one.certainty is Certainty.KNOWN:
+            assert world.started[one.session_id] <= _second(one.starts_at), one
+
+
 def _check_that_estimates_are_exact(world: World) -> None:
     for second, estimates in estimates_per_pass(world):
         for key, estimate in estimates.items():
