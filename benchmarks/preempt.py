@@ -1,10 +1,13 @@
 """Measure preemption: `python -m benchmarks.preempt` prints a JSON object.
 
 ``decision_ms``: the time to choose the victims of a gang of 8 kernels with 8 GPUs each, among
-10,000 running sessions. ``requested_to_placed_seconds``: the time from the moment when a pending
-session needs the preemption of another one until it is placed, including the grace of 5 s. It is
-measured on a manager with a database, without a Hub. ``requested_to_started_seconds``: the time
-until the pending session is running, in a demo with the process engine, with the same grace;
+10,000 running sessions. ``elastic_ms``: the longest time to decide which of 1,000 elastic sessions
+on 500 agents shrink for 20 waiting sessions.
+
+``requested_to_placed_seconds``: the time from the moment when a pending session needs the
+preemption of another one until it is placed, including the grace of 5 s. It is measured on a
+manager with a database, without a Hub. ``requested_to_started_seconds``: the time until the pending
+session is running, in a demo with the process engine, with the same grace;
 ``freed_to_started_seconds``: the part of it after the end of the other session.
 
 Python's garbage collector is configured as in the manager.
@@ -28,6 +31,7 @@ import sqlalchemy as sa
 
 from bai_services.core.cluster.devices import Device, DeviceAmount
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling import elastic
 from bai_services.core.scheduling.caps import Scope, ScopeKind
 from bai_services.core.scheduling.placement import AgentState, Mode, Placement, Request
 from bai_services.core.scheduling.preemption.options import PreemptionOptions
@@ -68,10 +72,74 @@ def main() -> None:
         "running": arguments.running,
         "decision_ms": round(statistics.median(wall for wall, _ in decisions), 2),
         "decision_cpu_ms": round(statistics.median(cpu for _, cpu in decisions), 2),
+        "elastic_ms": _elastic_ms(arguments.rounds),
         "requested_to_placed_seconds": round(asyncio.run(_seconds_until_placed()), 2),
         **_seconds_until_started(),
     }
     print(json.dumps(result))
+
+
+def _elastic_ms(rounds: int, *, sessions: int = 1000, agents: int = 500) -> float:
+    """Return the longest time to decide which elastic sessions shrink, in milliseconds."""
+    times = []
+    for seed in range(rounds):
+        world = _elastic_world(random.Random(seed), sessions, agents)
+        start = time.perf_counter()
+        changes = elastic.decide(*world)
+        times.append(time.perf_counter() - start)
+        assert changes
+    return round(max(times) * 1000, 1)
+
+
+def _elastic_world(
+    rng: random.Random, count: int, agents: int
+) -> tuple[
+    list[elastic.ElasticSession],
+    list[elastic.FreeAgent],
+    dict[Scope, dict[str, int]],
+    list[elastic.WaitingSession],
+]:
+    """Return a group without free GPUs, in which waiting sessions also lack quota."""
+    names = [f"agent-{n:03d}" for n in range(agents)]
+    sessions = []
+    for n in range(count):
+        agent, cores, share = names[n % agents], rng.randint(4, 32), rng.randint(30, 50) * 10
+        size = ResourceSlots({"cpu": cores * 1000, "mem": cores * GIB, "cuda.shares": share})
+        minimum = {"cpu": 2000, "mem": 2 * GIB, "cuda.shares": rng.randint(10, 30) * 10}
+        sessions.append(
+            elastic.ElasticSession(
+                f"session-{n:04d}",
+                agent,
+                _scopes(f"user-{rng.randrange(100)}"),
+                size,
+                ResourceSlots(minimum),
+                size,
+                {"cuda.shares": f"{agent}-gpu"},
+            )
+        )
+    free = [
+        elastic.FreeAgent(
+            name,
+            {"cpu": rng.randint(0, 4) * 1000, "mem": rng.randint(0, 4) * GIB},
+            {f"{name}-gpu": rng.randint(0, 10) * 10},
+            {f"{name}-gpu": "cuda"},
+        )
+        for name in names
+    ]
+    group = Scope(ScopeKind.RESOURCE_GROUP, GROUP)
+    headroom = {group: {"cpu": 8000, "cuda.shares": 200}}
+    headroom |= {Scope(ScopeKind.USER, f"user-{n}"): {"cpu": 8000} for n in range(50)}
+    waiting = [
+        elastic.WaitingSession(
+            f"waiting-{n}",
+            _scopes(f"user-{rng.randrange(100)}"),
+            ResourceSlots({"cpu": rng.randint(1, 12) * 1000, "mem": GIB, "cuda.shares": 300}),
+            frozenset(names),
+            "cuda.shares",
+        )
+        for n in range(elastic.MAX_WAITING)
+    ]
+    return sessions, free, headroom, waiting
 
 
 async def _decisions(count: int, rounds: int) -> list[tuple[float, float]]:

@@ -48,6 +48,24 @@ _sort_option = click.option(
 )
 
 
+class CommandGroup(click.Group):
+    """A command group in which ``ls`` and ``list`` are the same command, also in its subgroups."""
+
+    group_class = type
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        names = (cmd_name, {"ls": "list", "list": "ls"}.get(cmd_name, cmd_name))
+        found = (super(CommandGroup, self).get_command(ctx, name) for name in names)
+        return next((command for command in found if command is not None), None)
+
+
+def command_group(
+    name: str | None = None, **settings: Any
+) -> Callable[[Callable[..., Any]], CommandGroup]:
+    """Return a decorator that makes a function a ``CommandGroup``."""
+    return click.group(name, cls=CommandGroup, **settings)
+
+
 def with_options(command: _Command, *options: Callable[[_Command], _Command]) -> _Command:
     """Add options to a command; its help lists them in the given order."""
     for option in reversed(options):

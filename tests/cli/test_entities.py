@@ -12,6 +12,8 @@ from bai_services.cli.admin.entities import ENTITIES, Entity
 from bai_services.cli.admin.fields import Field, FieldKind, comparable, validate_value
 from bai_services.core.errors import InvalidRequest
 
+from .conftest import Bai
+
 # Fields of request bodies without an option of the same name. An argument, another option or
 # another command sets them.
 WITHOUT_OPTION = {
@@ -59,7 +61,10 @@ def test_update_has_an_option_for_each_field_except_listed_ones(
     options = {field.name for field in entity.fields if not field.is_immutable}
     accepted = body_fields(document, f"{entity.path}/{{key}}", "patch")
     assert options <= accepted
-    assert accepted - options <= WITHOUT_OPTION.get(entity.command, set()) | {entity.key}
+    without = WITHOUT_OPTION.get(entity.command, set()) | {entity.key}
+    if entity.command == "group":
+        without.add("scheduler_opts_changes")  # set by `--scheduler-opts`
+    assert accepted - options <= without
 
 
 def test_nouns_have_the_expected_plurals() -> None:
@@ -139,3 +144,14 @@ def test_equivalent_values_compare_equal(kind: FieldKind, one: Any, other: Any) 
 def test_different_values_compare_unequal(kind: FieldKind, one: Any, other: Any) -> None:
     field = Field("field", "", kind)
     assert comparable(field, one) != comparable(field, other)
+
+
+async def test_update_changes_only_the_given_scheduler_options(bai: Bai) -> None:
+    update = ("admin", "group", "update", "default", "--json", "--scheduler-opts")
+    first = await bai(*update, '{"placement": "spread", "pending_timeout": "2h"}')
+    assert first.code == 0
+    done = await bai(*update, '{"preemption": {"enabled": true}, "pending_timeout": null}')
+    options = {"placement": "spread", "preemption": {"enabled": True}}
+    assert done.document["scheduler_opts"] == options
+    assert (await bai(*update, "{}")).document["scheduler_opts"] == options
+    assert (await bai(*update, "none")).document["scheduler_opts"] == {}

@@ -100,3 +100,14 @@ def test_typo_gets_a_suggestion(words: list[str], hint: str) -> None:
 def test_unknown_word_gets_no_suggestion() -> None:
     done = CliRunner().invoke(main, ["zzzz"])
     assert (done.exit_code, "Did you mean" in done.stderr) == (2, False)
+
+
+LISTS = sorted(words for words in ALL if words.split()[-1] in ("ls", "list"))
+
+
+@pytest.mark.parametrize("words", LISTS)
+def test_every_list_command_has_the_names_ls_and_list(words: str) -> None:
+    *group, _ = words.split()
+    arguments = ["x" for p in ALL[words].params if isinstance(p, click.Argument)]
+    for name in ("ls", "list"):
+        assert parse_command([*group, name, *arguments]) is ALL[words]

@@ -231,6 +231,13 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: group_options.GroupOptions.of({t: t}),
         lambda t: group_options.GroupOptions.of({"fair_share": {"weights": {"user": {t: 1}}}}),
     ],
+    "cluster.group_options.check_changes": [
+        lambda t: group_options.check_changes({t: t}),
+        lambda t: group_options.check_changes({"fair_share": {t: {t: None}}}),
+    ],
+    "cluster.group_options.merged_options": [
+        lambda t: group_options.merged_options({t: {t: t}}, {t: {t: None}}),
+    ],
     "cluster.group_options.check_options": [lambda t: group_options.check_options({"strategy": t})],
     "folders.storage_hosts.check_hosts": [lambda t: hosts.check_hosts({t: [t]})],
     "cluster.image_labels.check_preopen_ports": [
@@ -590,6 +597,7 @@ NOT_FROM_USERS = {
     "notifications.events.budget_warning",
     "notifications.events.folder_shared",
     "notifications.events.session_preempted",
+    "notifications.events.session_stops",
     "notifications.session_events.event_of",
     "notifications.webhooks.payload",
     # Names and labels of commits are tested in tests/core/cluster/test_custom_images.py, the output

@@ -122,6 +122,13 @@ async def check(url: str) -> ListedPreemption | None:
     async with world.database.read() as tx:
         logged = Counter((e.action, e.entity_id) for e in await tx.execute(sa.select(audit_log)))
         of_preemption = notification_events.c.name == "session-preempted"
+        warned = Counter(
+            await tx.scalars(
+                sa.select(notification_events.c.link).where(
+                    notification_events.c.name == "session-stops-now"
+                )
+            )
+        )
         links = Counter(
             await tx.scalars(sa.select(notification_events.c.link).where(of_preemption))
         )
@@ -140,6 +147,9 @@ async def check(url: str) -> ListedPreemption | None:
     actions = [("session.plan-preemption", rows["high"].id)] * len(plans)
     assert logged == Counter([*actions, *(("session.preempt", key) for key in stopped)])
     assert links == Counter(f"sessions/{key}" for key in stopped)
+    # The warning is stored with the plan.
+    victims = [victim.session_id for plan in plans for victim in plan.victims]
+    assert warned == Counter(f"sessions/{key}" for key in victims)
     await world.close()
     return plans[0] if plans else None
 

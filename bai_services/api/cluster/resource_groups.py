@@ -25,7 +25,7 @@ from ..fields import (
 _TAG = "resource groups"
 
 
-class ResourceGroupChange(Body):
+class ResourceGroupFields(Body):
     description: Description = ""
     is_active: bool = True
     is_default: bool = False
@@ -38,8 +38,16 @@ class ResourceGroupChange(Body):
     max_concurrent_sessions: Count | None = None
 
 
-class NewResourceGroup(ResourceGroupChange):
+class NewResourceGroup(ResourceGroupFields):
     name: NameText
+
+
+class ResourceGroupChange(ResourceGroupFields):
+    """``scheduler_opts`` replaces all options. ``scheduler_opts_changes`` changes the given options
+    only, also in nested objects; null resets an option to its default.
+    """
+
+    scheduler_opts_changes: dict[NameText, Any] = {}
 
 
 class ResourceGroup(ResponseModel):

@@ -11,12 +11,12 @@ from bai_services.core.errors import AlreadyExists, InvalidRequest
 
 from .. import output
 from ..apps.ssh_client import generate_key_pair
-from ..command import Connection, connected, example, json_option, segment
+from ..command import Connection, command_group, connected, example, json_option, segment
 
 COLUMNS = ("name", "fingerprint", "created_at")
 
 
-@click.group("ssh-key")
+@command_group("ssh-key")
 def ssh_key() -> None:
     """Manage the public SSH keys that your sessions accept."""
 

@@ -17,6 +17,7 @@ from .. import output
 from ..command import (
     Choice,
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -33,7 +34,7 @@ _FIELDS = (
 _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 
 
-@click.group()
+@command_group()
 def audit() -> None:
     """List, export and verify the audit log."""
 

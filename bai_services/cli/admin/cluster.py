@@ -9,6 +9,7 @@ import click
 from .. import failures, output
 from ..command import (
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -22,7 +23,7 @@ COLUMNS = ("id", "resource_group", "created_by", "expires_at", "used_at", "agent
 TIMEOUT_SECONDS = 20
 
 
-@click.group()
+@command_group()
 def cluster() -> None:
     """Check the nodes of the installation."""
 

@@ -9,13 +9,16 @@ from typing import Any
 
 import click
 
+from bai_services.core.cluster import group_options
 from bai_services.core.counts import with_article
 
 from .. import output
 from ..cluster.agents import with_formatted_capacity
 from ..command import (
     Choice,
+    CommandGroup,
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -55,7 +58,7 @@ _EMPTY: Mapping[FieldKind, Any] = {
 }
 
 
-@click.group()
+@command_group()
 def admin() -> None:
     """Manage domains, users, policies and agents."""
 
@@ -240,6 +243,10 @@ def _update(entity: Entity) -> click.Command:
         body = _body_with_password(entity, given)
         if not body:
             raise click.UsageError("no field to change; --help lists the options")
+        options = given.get(group_options.FIELD)
+        if isinstance(options, Mapping):
+            del body[group_options.FIELD]
+            body[group_options.CHANGES_FIELD] = options
         changed = await connection.client.patch(f"{entity.path}/{segment(key)}", body)
         output.print_fields(changed, as_json=as_json)
 
@@ -266,7 +273,7 @@ def _delete(entity: Entity) -> click.Command:
 
 
 def _entity_group(entity: Entity) -> click.Group:
-    group = click.Group(entity.command, help=entity.summary)
+    group = CommandGroup(entity.command, help=entity.summary)
     factories = (_create, _list, _show, _update, _delete)
     for command_of in factories if entity.can_create else factories[1:]:
         group.add_command(command_of(entity))

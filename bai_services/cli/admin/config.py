@@ -7,13 +7,22 @@ from typing import Any
 import click
 
 from .. import output
-from ..command import Connection, connected, example, json_option, page_options, page_query, segment
+from ..command import (
+    Connection,
+    command_group,
+    connected,
+    example,
+    json_option,
+    page_options,
+    page_query,
+    segment,
+)
 
 COLUMNS = ("name", "value", "default", "origin", "stored", "needs_restart")
 REPORTED_COLUMNS = ("component", "name", "value", "default", "origin")
 
 
-@click.group()
+@command_group()
 def config() -> None:
     """List the settings of the manager, the Hub and agents; set some in the database."""
 

@@ -345,7 +345,8 @@ RESOURCE_GROUP = Entity(
         Field("scheduler", "Order of the queue: fifo, lifo, drf or fair-share."),
         Field(
             "scheduler_opts",
-            "Options of the scheduler; they replace all stored options. See the admin guide.",
+            "Options of the scheduler. An update changes only the given options: null resets one "
+            "option, and 'none' all options. See the admin guide.",
             FieldKind.OPTIONS,
         ),
         Field("allowed_session_types", "Session type that may run in the group.", FieldKind.LIST),

@@ -9,6 +9,7 @@ from bai_services.core.counts import counted
 from .. import output
 from ..command import (
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -21,7 +22,7 @@ COLUMNS = ("id", "image", "agent_id", "status", "percent", "message", "changed_a
 AGENT_COLUMNS = ("agent_id", "resource_group", "status", "digest", "is_current")
 
 
-@click.group("image-pull")
+@command_group("image-pull")
 def image_pull() -> None:
     """Pull images to agents ahead of the first session."""
 

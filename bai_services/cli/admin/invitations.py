@@ -9,6 +9,7 @@ import click
 from .. import output
 from ..command import (
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -20,7 +21,7 @@ from ..command import (
 COLUMNS = ("id", "description", "domain", "project", "uses", "max_uses", "expires_at")
 
 
-@click.group()
+@command_group()
 def invitation() -> None:
     """Manage invitations to sign up."""
 

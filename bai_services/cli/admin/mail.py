@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from .. import output
-from ..command import Connection, connected, example, json_option
+from ..command import Connection, command_group, connected, example, json_option
 
 
-@click.group()
+@command_group()
 def mail() -> None:
     """Check the settings of the mail server."""
 

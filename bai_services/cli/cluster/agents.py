@@ -11,7 +11,7 @@ from bai_services.core.counts import counted
 from bai_services.core.resources import ResourceSlots
 
 from .. import output, units
-from ..command import Connection, connected, example, json_option, segment
+from ..command import Connection, command_group, connected, example, json_option, segment
 
 COLUMNS = (
     "agent", "id", "model", "memory", "numa", "state",
@@ -24,7 +24,7 @@ SUMMARY_COLUMNS = (
 UNKNOWN = "unknown"
 
 
-@click.group()
+@command_group()
 def agent() -> None:
     """Show agents (the machines that run sessions) and their accelerators."""
 

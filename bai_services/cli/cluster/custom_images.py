@@ -11,6 +11,7 @@ from bai_services.core.cluster.custom_images import Visibility
 from .. import output
 from ..command import (
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -22,7 +23,7 @@ from ..command import (
 COLUMNS = ("id", "name", "status", "percent", "visibility", "owner", "image", "message")
 
 
-@click.group("custom-image", epilog=example("bai custom-image list"))
+@command_group("custom-image", epilog=example("bai custom-image list"))
 def custom_image() -> None:
     """Manage images that were made with `bai session commit`."""
 

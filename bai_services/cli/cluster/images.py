@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import click
-
 from .. import output, units
-from ..command import Connection, connected, example, json_option, page_options, page_query
+from ..command import (
+    Connection,
+    command_group,
+    connected,
+    example,
+    json_option,
+    page_options,
+    page_query,
+)
 
 IMAGE_COLUMNS = ("name", "aliases", "minimum", "apps", "description", "architecture")
 PRESET_COLUMNS = ("name", "resources", "shared_memory", "resource_group")
 
 
-@click.group(epilog=example("bai image list"))
+@command_group(epilog=example("bai image list"))
 def image() -> None:
     """List the images that sessions can run."""
 
@@ -32,7 +38,7 @@ async def list_images(
     output.print_page(page, IMAGE_COLUMNS, as_json=as_json, empty=empty)
 
 
-@click.group(epilog=example("bai preset list"))
+@command_group(epilog=example("bai preset list"))
 def preset() -> None:
     """List the resource presets for sessions."""
 

@@ -10,6 +10,7 @@ import click
 from .. import output, units
 from ..command import (
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -25,7 +26,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-@click.group(
+@command_group(
     epilog=example(
         "bai reservation create course --project research --group gpu --nodes 2 "
         "-r cuda.device=4 --from 2026-12-01T08:00Z --until 2026-12-01T18:00Z",

@@ -18,6 +18,7 @@ from .. import output, units
 from ..command import (
     Choice,
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -63,7 +64,7 @@ class _FolderFile:
     target: str
 
 
-@click.group()
+@command_group()
 def vfolder() -> None:
     """Store, share and transfer files."""
 

@@ -16,7 +16,16 @@ from bai_services.core.imports.sources import SourceKind
 from bai_services.core.sessions.lifecycle import Status
 
 from .. import output, units
-from ..command import Connection, connected, example, json_option, page_options, page_query, segment
+from ..command import (
+    Connection,
+    command_group,
+    connected,
+    example,
+    json_option,
+    page_options,
+    page_query,
+    segment,
+)
 from ..sessions.waiting import wait_for_status
 
 _COLUMNS = ("id", "source", "folder", "status", "progress", "owner", "created_at", "problem")
@@ -106,7 +115,7 @@ async def import_(
     output.print_done(f"session {session['name']} runs: {address}", session, as_json=as_json)
 
 
-@click.group()
+@command_group()
 def imports() -> None:
     """List and cancel imports into folders; see `bai import`."""
 

@@ -16,6 +16,7 @@ from bai_services.core.resources import MEM, parse_amount
 from .. import output, units
 from ..command import (
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -32,7 +33,7 @@ _POLL_SECONDS = 1.0
 _FIT_TEXTS = {True: "yes", False: "no", None: ""}
 
 
-@click.group()
+@command_group()
 def model() -> None:
     """Use the models of model stores.
 

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from .. import output
-from ..command import Connection, connected, example, json_option, segment
+from ..command import Connection, command_group, connected, example, json_option, segment
 from .webhooks import webhook
 
 COLUMNS = ("created_at", "event", "text", "id")
 
 
-@click.group()
+@command_group()
 def notification() -> None:
     """Read your notifications, and choose how you receive them."""
 

@@ -11,14 +11,14 @@ import click
 from bai_services.core.errors import Unavailable
 
 from .. import output
-from ..command import Connection, connected, example, json_option, segment
+from ..command import Connection, command_group, connected, example, json_option, segment
 
 COLUMNS = ("name", "kind", "host", "domain", "is_own", "is_enabled", "suspended_at", "id")
 DELIVERY_COLUMNS = ("created_at", "event", "status", "attempts", "last_error", "id")
 _URL_FROM_STDIN = "-"
 
 
-@click.group()
+@command_group()
 def webhook() -> None:
     """Manage webhooks: URLs that are called when an event occurs."""
 

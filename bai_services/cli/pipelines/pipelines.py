@@ -20,6 +20,7 @@ from bai_services.core.pipelines.states import RUN_ENDED, TaskStatus
 from .. import output
 from ..command import (
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -56,7 +57,7 @@ _file_argument = click.argument(
 )
 
 
-@click.group()
+@command_group()
 def pipeline() -> None:
     """Define and run pipelines: tasks that depend on each other.
 

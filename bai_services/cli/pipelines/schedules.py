@@ -19,6 +19,7 @@ from .. import output
 from ..command import (
     Choice,
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -37,7 +38,7 @@ _FIELDS = ("start", "every_minutes", "time_zone", "catch_up")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-@click.group()
+@command_group()
 def schedule() -> None:
     """Run pipelines at set times.
 

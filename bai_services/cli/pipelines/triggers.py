@@ -10,6 +10,7 @@ from bai_services.core.errors import NotFound
 from .. import output
 from ..command import (
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -21,7 +22,7 @@ from ..command import (
 _COLUMNS = ("pipeline", "name", "is_enabled", "last_call_at", "last_run_id", "last_message", "id")
 
 
-@click.group()
+@command_group()
 def trigger() -> None:
     """Let other services run pipelines with signed requests."""
 

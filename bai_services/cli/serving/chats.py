@@ -9,6 +9,7 @@ import click
 from .. import output
 from ..command import (
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -20,7 +21,7 @@ from ..command import (
 COLUMNS = ("title", "updated_at", "messages", "id")
 
 
-@click.group()
+@command_group()
 def chat() -> None:
     """List, read and delete your chats with endpoints; no other user can read them."""
 

@@ -9,7 +9,16 @@ import click
 from bai_services.core.serving.settings import MAX_REPLICAS
 
 from .. import output
-from ..command import Connection, connected, example, json_option, page_options, page_query, segment
+from ..command import (
+    Connection,
+    command_group,
+    connected,
+    example,
+    json_option,
+    page_options,
+    page_query,
+    segment,
+)
 from ..usage.reports import TOKEN_TEXTS, endpoint_usage
 from .options import (
     endpoint_path,
@@ -41,7 +50,7 @@ _SCALING_COLUMNS = ("created_at", "former", "replicas", "reason")
 _VARIANT_COLUMNS = ("name", "title", "port", "health_path", "is_tested")
 
 
-@click.group()
+@command_group()
 def service() -> None:
     """Serve models: endpoints with replicas behind one URL.
 

@@ -7,13 +7,22 @@ from typing import Any
 import click
 
 from .. import output
-from ..command import Connection, connected, example, json_option, page_options, page_query, segment
+from ..command import (
+    Connection,
+    command_group,
+    connected,
+    example,
+    json_option,
+    page_options,
+    page_query,
+    segment,
+)
 from .options import endpoint_path, given_fields
 
 _TOKEN_COLUMNS = ("name", "expires_at", "networks", "requests", "output_tokens", "last_used_at")
 
 
-@click.group()
+@command_group()
 def token() -> None:
     """Tokens for calling an endpoint."""
 

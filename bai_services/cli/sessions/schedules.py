@@ -13,6 +13,7 @@ from .. import output
 from ..command import (
     Choice,
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -33,7 +34,7 @@ _FIELDS = (*_NULLABLE, "time_zone", "catch_up_minutes", "overlap")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-@click.group()
+@command_group()
 def schedule() -> None:
     """Start and stop sessions at set times.
 

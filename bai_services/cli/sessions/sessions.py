@@ -17,6 +17,7 @@ from .. import output, units
 from ..apps.shares import share, shares, unshare
 from ..command import (
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -56,7 +57,7 @@ COLUMNS = ("name", "status", "created_at", "resources", "image", "project", "own
 LIVE_FILTER = ",".join(sorted(set(Status) - ENDED))
 
 
-@click.group()
+@command_group()
 def session() -> None:
     """Create, watch and stop sessions."""
 

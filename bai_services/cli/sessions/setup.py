@@ -12,7 +12,7 @@ from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.sessions.setup import DEFAULT_SCRIPT_SECONDS, MAX_SCRIPT_SECONDS
 
 from .. import output
-from ..command import Connection, connected, example, json_option, segment
+from ..command import Connection, command_group, connected, example, json_option, segment
 
 project_option = click.option(
     "-p", "--project", metavar="PROJECT", help="Use the setup of this project instead of your own."
@@ -24,7 +24,7 @@ def _path(project: str | None, kind: str, name: str = "") -> str:
     return f"{owner}/{kind}/{segment(name)}" if name else f"{owner}/{kind}"
 
 
-@click.group()
+@command_group()
 def env() -> None:
     """Manage environment variables and secrets of your sessions."""
 
@@ -95,7 +95,7 @@ async def remove_variable(
     output.print_done(f"removed {name}", {"name": name}, as_json=as_json)
 
 
-@click.group()
+@command_group()
 def dotfile() -> None:
     """Manage dotfiles, which are copied to the home of new sessions."""
 
@@ -171,7 +171,7 @@ async def remove_dotfile(
     output.print_done(f"deleted {path}", {"path": path}, as_json=as_json)
 
 
-@click.group()
+@command_group()
 def bootstrap() -> None:
     """Manage the script that runs before a new session becomes RUNNING."""
 

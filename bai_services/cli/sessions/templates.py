@@ -13,6 +13,7 @@ from bai_services.core.errors import InvalidRequest
 from .. import output
 from ..command import (
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -24,7 +25,7 @@ from ..command import (
 COLUMNS = ("name", "audience", "owner", "project", "description", "changed_at")
 
 
-@click.group()
+@command_group()
 def template() -> None:
     """Store session specs under a name and create sessions from them."""
 

@@ -14,7 +14,15 @@ from bai_services.core.usage.model import HOUR, Dimension, EndpointDimension
 from bai_services.core.usage.periods import Every
 
 from .. import output
-from ..command import Choice, Connection, connected, example, json_option, with_options
+from ..command import (
+    Choice,
+    Connection,
+    command_group,
+    connected,
+    example,
+    json_option,
+    with_options,
+)
 
 # By importance: on a narrow terminal, the last columns are omitted.
 _COLUMNS = ("start", "name", "slot", "allocated", "used", "wasted", "waited", "cost", "energy")
@@ -234,7 +242,7 @@ def _token_text(name: str) -> str:
     return f"{endpoint}/{TOKEN_TEXTS.get(token, token)}"
 
 
-@click.group(epilog=example("bai admin price list"))
+@command_group(epilog=example("bai admin price list"))
 def price() -> None:
     """Set the prices from which costs in usage reports are computed."""
 

@@ -29,8 +29,12 @@ from .device_sharing import Level
 MAX_DAYS = 366
 MAX_WEIGHT = 1_000_000.0
 FIELD = "scheduler_opts"
+# Field of an update that changes only the given options; null resets an option to its default.
+CHANGES_FIELD = "scheduler_opts_changes"
 MINIMUM = "minimum_enforcement"
 PREEMPTION = "preemption"
+# Nested levels of options that changes merge: ``fair_share.weights.user.ID``.
+_MERGED_LEVELS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,33 @@ class GroupOptions:
             held=held,
             preemption=self.preemption,
         )
+
+
+def merged_options(
+    stored: Mapping[str, Any], changes: Mapping[str, Any], depth: int = _MERGED_LEVELS
+) -> dict[str, Any]:
+    """Return ``stored`` with ``changes``: None removes an option, mappings are merged."""
+    merged = {name: value for name, value in stored.items() if changes.get(name, ...) is not None}
+    for name, value in changes.items():
+        if value is None:
+            continue
+        if isinstance(value, Mapping) and depth > 1:
+            known = merged.get(name)
+            value = merged_options(known if isinstance(known, Mapping) else {}, value, depth - 1)
+        merged[name] = value
+    return merged
+
+
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """Validate changes of options, in which None removes an option.
+
+    Raises
+    ------
+    InvalidRequest
+        If an option is unknown or has an invalid value.
+    """
+    _check_known("option of a resource group", changes, _PARSERS)
+    check_options(merged_options({}, changes))
 
 
 def check_options(options: Mapping[str, Any]) -> dict[str, Any]:

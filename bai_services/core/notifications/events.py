@@ -130,6 +130,28 @@ def rollout_failed(
     return Event(key, at, EventName.ENDPOINT_FAILED, audience, text, link, domain)
 
 
+def session_stops(
+    session_id: str,
+    at: datetime,
+    owner_id: str,
+    domain: str,
+    name: str,
+    reason: CodedText,
+    *,
+    stops_at: datetime,
+    is_requeued: bool,
+) -> Event:
+    """Return the warning, raised at ``at``, that a session will be preempted at ``stops_at``."""
+    template = TextTemplate.NOTICE_SESSION_STOPS
+    if is_requeued:
+        template = TextTemplate.NOTICE_SESSION_STOPS_REQUEUED
+    text = template.text(reason, name=name, ends_at=stops_at.isoformat(timespec="seconds"))
+    audience = Audience(user_id=owner_id)
+    key = f"preemption-warning:{session_id}@{at.isoformat(timespec='milliseconds')}"
+    link = f"sessions/{session_id}"
+    return Event(key, at, EventName.SESSION_STOPS_NOW, audience, text, link, domain)
+
+
 def budget_warning(
     project_id: str, at: datetime, domain: str, name: str, period: str, percent: int
 ) -> Event:

@@ -5,16 +5,20 @@ sessions shrink only if a waiting session can then start. Under a constant load,
 returns all changes and the next call returns none.
 
 What the sessions lose for a waiting session is the minimum, unless the search for it exceeds
-``MAX_STEPS``.
+``MAX_STEPS`` or there are more choices than ``MAX_COMPARED`` and ``MAX_GIVERS``.
 """
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from itertools import product
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from heapq import heappop, heappush, merge
+from itertools import accumulate, islice
+from typing import Any, NamedTuple
 
 from ..resources import ResourceSlots
 from ..sessions.resizing import step_of
@@ -24,9 +28,17 @@ from .caps import SESSIONS, Scope
 MAX_WAITING = 20
 # Maximum number of agents or devices that are tried for one waiting session.
 MAX_TRIED = 50
+# Of these, the number of agents or devices that are compared, those with the smallest lower bound
+# of the loss first. If the waiting session fits on none of them, the others are tried as well.
+MAX_COMPARED = 12
 # Maximum number of steps that one call of ``decide`` examines in its search for the smallest loss.
 # Beyond it, sessions shrink in the better of two fixed orders.
 MAX_STEPS = 5_000
+# Maximum number of sessions of a quota that a search considers in each order, in addition to the
+# sessions on the agent.
+MAX_GIVERS = 8
+# The rankings of sessions are computed again after this number of changed sessions.
+_MAX_OUTDATED = 16
 # The loss of each resize, in addition to the fractions of the slots that a session loses.
 RESIZE_LOSS = 0.01
 
@@ -48,10 +60,6 @@ class ElasticSession:
     devices: Mapping[str, str] = field(default_factory=dict)
     may_grow: bool = True
     may_shrink: bool = True
-
-    def surplus(self, slot: str) -> int:
-        """Return how much of a slot the session can give up."""
-        return max(0, self.size.get(slot, 0) - self.minimum.get(slot, 0)) if self.may_shrink else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,10 @@ class Resizing:
 
 
 class _State:
-    """Free amounts during one decision."""
+    """Free amounts during one decision.
+
+    Changes after ``begin`` are a trial: ``loss`` and ``given`` describe it, ``undo`` reverts it.
+    """
 
     def __init__(
         self,
@@ -104,8 +115,11 @@ class _State:
     ) -> None:
         self.sessions = {s.id: s for s in sessions}
         self.on_agent: dict[str, list[ElasticSession]] = defaultdict(list)
+        self.in_scope: dict[Scope, dict[str, ElasticSession]] = defaultdict(dict)
         for session in self.sessions.values():
             self.on_agent[session.agent_id].append(session)
+            for scope in session.scopes:
+                self.in_scope[scope][session.id] = session
         self.agents = {a.id: a for a in agents}
         self.free: dict[tuple[str, str], int] = {}
         for agent in self.agents.values():
@@ -113,16 +127,53 @@ class _State:
             self.free |= {(agent.id, device): n for device, n in agent.devices.items()}
         self.left = {(scope, slot): n for scope, of in headroom.items() for slot, n in of.items()}
         self.sizes = {s.id: s.size for s in self.sessions.values()}
+        self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
+        # The sizes of changed sessions before the trial.
+        self._before: dict[str, ResourceSlots] = {}
+        self._rankings: dict[tuple[Scope, str], _Ranking] = {}
+        # Sessions that have changed since ``_rankings`` were computed.
+        self._outdated: set[str] = set()
 
-    def copy(self) -> _State:
-        made = _State((), (), {})
-        made.sessions, made.agents, made.on_agent = self.sessions, self.agents, self.on_agent
-        made.free, made.left, made.sizes = dict(self.free), dict(self.left), dict(self.sizes)
-        return made
+    def begin(self) -> None:
+        """Begin a trial; earlier changes are kept."""
+        self._outdated |= self._before.keys()
+        self._undo.clear()
+        self._before.clear()
+        if len(self._outdated) > _MAX_OUTDATED:
+            self._rankings.clear()
+            self._outdated.clear()
+
+    def undo(self) -> None:
+        for table, key, value in reversed(self._undo):
+            table[key] = value
+        self._undo.clear()
+        self._before.clear()
+
+    def given(self) -> _Given:
+        """Return what each session loses in the trial."""
+        return {
+            (key, slot): lost
+            for key, had in self._before.items()
+            for slot, amount in had.items()
+            if (lost := amount - self.sizes[key].get(slot, 0))
+        }
+
+    def loss(self) -> float:
+        """Return the sum of the fractions that sessions lose of their slots in the trial, plus
+        ``RESIZE_LOSS`` for each session that is resized.
+        """
+        loss = 0.0
+        for key, had in self._before.items():
+            size = self.sizes[key]
+            loss += RESIZE_LOSS + sum(1 - size.get(slot, 0) / had[slot] for slot in had)
+        return loss
 
     def surplus(self, session: ElasticSession, slot: str) -> int:
-        given: int = session.size.get(slot, 0) - self.sizes[session.id].get(slot, 0)
-        return session.surplus(slot) - given
+        """Return how much of a slot a session can give up."""
+        if not session.may_shrink:
+            return 0
+        surplus: int = self.sizes[session.id].get(slot, 0) - session.minimum.get(slot, 0)
+        return max(0, surplus)
 
     def holders(self, agent_id: str, slot: str, place: str) -> list[ElasticSession]:
         """Return the sessions that use a slot on an agent, or on one of its devices."""
@@ -133,24 +184,106 @@ class _State:
         for slot, need in session.slots.items():
             at = place if slot == session.share else slot
             missing = need - self.free.get((agent_id, at), 0)
+            if missing <= 0:
+                continue
             given = (self.surplus(s, slot) for s in self.holders(agent_id, slot, at))
-            if missing > 0 and missing > sum(given):
+            if missing > sum(given):
                 return False
         return True
+
+    def ranked(self, scope: Scope, slot: str, missing: int, order: _Order) -> Iterator[str]:
+        """Return the sessions of a scope that can give up a slot, in an order, lazily.
+
+        With the order ``SIZE``, a session that can give the missing amount alone comes first.
+        """
+        ranking = self._rankings.get((scope, slot))
+        members = self.in_scope[scope]
+        if ranking is None:
+            self._outdated |= self._before.keys()
+            known = (m for m in members.values() if m.id not in self._outdated)
+            ranking = self._rankings[scope, slot] = _Ranking(self._givers(known, slot))
+        changed = (self._outdated | self._before.keys()) & members.keys()
+        others = _Ranking(self._givers((members[key] for key in changed), slot))
+        return _in_order(ranking, others, changed, missing, order)
+
+    def _givers(self, members: Iterable[ElasticSession], slot: str) -> list[_Giver]:
+        found = ((m.id, self.surplus(m, slot)) for m in members)
+        return [_Giver(key, n, self.sizes[key].get(slot, 0)) for key, n in found if n > 0]
 
     def change(self, session: ElasticSession, slot: str, amount: int) -> None:
         """Add ``amount``, which may be negative, to the size of a session."""
         size = self.sizes[session.id]
-        self.sizes[session.id] = ResourceSlots({**size, slot: size.get(slot, 0) + amount})
+        self._before.setdefault(session.id, size)
+        self._set(self.sizes, session.id, ResourceSlots({**size, slot: size.get(slot, 0) + amount}))
         self.take(session.agent_id, session.devices.get(slot, slot), session.scopes, slot, amount)
 
     def take(
         self, agent_id: str, place: str, scopes: Iterable[Scope], slot: str, amount: int
     ) -> None:
-        self.free[agent_id, place] = self.free.get((agent_id, place), 0) - amount
+        self._set(self.free, (agent_id, place), self.free.get((agent_id, place), 0) - amount)
         for scope in scopes:
             if (scope, slot) in self.left:
-                self.left[scope, slot] -= amount
+                self._set(self.left, (scope, slot), self.left[scope, slot] - amount)
+
+    def _set(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        self._undo.append((table, key, table.get(key, 0)))
+        table[key] = value
+
+
+class _Order(Enum):
+    """Order in which sessions shrink: by surplus, so that few sessions shrink, or by size."""
+
+    SURPLUS = auto()
+    SIZE = auto()
+
+
+class _Giver(NamedTuple):
+    """A session that can give up ``surplus`` of its ``size`` of a slot."""
+
+    id: str
+    surplus: int
+    size: int
+
+
+class _Ranking:
+    """The sessions that can give up a slot, in both orders.
+
+    ``largest``: for each position in the order by size, the largest surplus up to it.
+    """
+
+    def __init__(self, givers: Sequence[_Giver]) -> None:
+        self.by_surplus = sorted(givers, key=_surplus_key)
+        self.by_size = sorted(givers, key=_size_key)
+        self.largest = list(accumulate((giver.surplus for giver in self.by_size), max))
+
+    def first_with(self, missing: int, skipped: Collection[str]) -> _Giver | None:
+        """Return the largest session that can give ``missing`` alone."""
+        start = bisect_left(self.largest, missing)
+        rest = (self.by_size[n] for n in range(start, len(self.by_size)))
+        return next((g for g in rest if g.surplus >= missing and g.id not in skipped), None)
+
+
+def _surplus_key(giver: _Giver) -> tuple[int, str]:
+    return -giver.surplus, giver.id
+
+
+def _size_key(giver: _Giver) -> tuple[int, str]:
+    return -giver.size, giver.id
+
+
+def _in_order(
+    ranking: _Ranking, others: _Ranking, changed: Collection[str], missing: int, order: _Order
+) -> Iterator[str]:
+    """Merge two rankings, without the ``changed`` sessions of the first."""
+    if order is _Order.SURPLUS:
+        lists, key = (ranking.by_surplus, others.by_surplus), _surplus_key
+    else:
+        lists, key = (ranking.by_size, others.by_size), _size_key
+        alone = [ranking.first_with(missing, changed), others.first_with(missing, ())]
+        if found := [giver for giver in alone if giver is not None]:
+            yield min(found, key=_size_key).id
+    first = (giver for giver in lists[0] if giver.id not in changed)
+    yield from (giver.id for giver in merge(first, lists[1], key=key))
 
 
 def within_quotas(
@@ -194,86 +327,142 @@ def decide(
     if not waiting:
         return _grown(state)
     search = _Search()
-    made: list[Resizing] = []
+    beneficiaries: dict[str, str] = {}
     for session in [one for one in waiting if one.is_plain][:MAX_WAITING]:
-        before = dict(state.sizes)
-        after = _with_space(state, session, search)
-        if after is None:
+        chosen = _with_smallest_loss(state, session, search)
+        if chosen is None:
             continue
-        state = after
-        made += [
-            Resizing(key, size, session.id)
-            for key, size in after.sizes.items()
-            if size != before[key]
-        ]
-    return list({one.session_id: one for one in made}.values())
+        state.begin()
+        _apply(state, chosen.given)
+        _start(state, session, chosen.agent_id, chosen.place)
+        beneficiaries |= {key: session.id for key, _ in chosen.given}
+    return [
+        Resizing(key, state.sizes[key], beneficiary) for key, beneficiary in beneficiaries.items()
+    ]
 
 
-def _with_space(state: _State, session: WaitingSession, search: _Search) -> _State | None:
-    """Return the state after the start of a waiting session, with the smallest loss for the others.
+_Given = dict[tuple[str, str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Where a waiting session starts, and what each session gives of a slot for it."""
+
+    loss: float
+    agent_id: str
+    place: str
+    given: _Given
+
+    @property
+    def rank(self) -> tuple[float, str, str]:
+        return self.loss, self.agent_id, self.place
+
+
+def _with_smallest_loss(state: _State, session: WaitingSession, search: _Search) -> _Choice | None:
+    """Return how a waiting session can start with the smallest loss for the others.
 
     Return None if it cannot start. The loss is the minimum unless the search ends early.
     """
-    best: tuple[float, str, str, _State] | None = None
-    places = [
+    best: _Choice | None = None
+    places = (
         (agent_id, place)
         for agent_id in sorted(session.agents & state.agents.keys())
         for place in _places(state.agents[agent_id], session)
         if state.may_fit(session, agent_id, place)
-    ][:MAX_TRIED]
-    for (agent_id, place), ranking in product(places, _RANKINGS):
-        tried = state.copy()
-        if not _fit(tried, session, agent_id, place, ranking):
-            continue
-        key = (_loss(state, tried), agent_id, place)
-        if best is None or key < best[:3]:
-            best = (*key, tried)
-    for agent_id, place in places if best is not None and best[0] > 0 else ():
-        assert best is not None
-        given = search.smallest(state, _shortages(state, session, agent_id, place), best[0])
-        if given is None:
-            continue
-        tried = state.copy()
-        for (key_of, slot), amount in given.items():
-            tried.change(tried.sessions[key_of], slot, -amount)
-        _start(tried, session, agent_id, place)
-        best = (_loss(state, tried), agent_id, place, tried)
-    return None if best is None else best[3]
+    )
+    in_quotas = _quota_shortages(state, session)
+    tried = []
+    for agent_id, place in islice(places, MAX_TRIED):
+        shortages = _shortages(state, session, agent_id, place, in_quotas)
+        bound = _remaining_cost(shortages, {}) + (RESIZE_LOSS if shortages else 0)
+        tried.append((bound, agent_id, place, shortages))
+    # The places with the smallest bounds first: the others can then often be skipped.
+    tried.sort(key=lambda each: each[:3])
+    for number, (bound, agent_id, place, _) in enumerate(tried):
+        if best is not None and (bound > best.loss or number >= MAX_COMPARED):
+            break
+        for order in _Order:
+            state.begin()
+            if _fit(state, session, agent_id, place, order):
+                found = _Choice(state.loss(), agent_id, place, state.given())
+                if best is None or found.rank < best.rank:
+                    best = found
+            state.undo()
+    if best is None:
+        return None
+    for bound, agent_id, place, shortages in tried[:MAX_COMPARED]:
+        if bound >= best.loss - 1e-9:
+            break
+        given = search.smallest(state, shortages, best.loss)
+        if given is not None:
+            state.begin()
+            _apply(state, given)
+            best = _Choice(state.loss(), agent_id, place, given)
+            state.undo()
+    return best
+
+
+def _apply(state: _State, given: _Given) -> None:
+    for (key, slot), amount in given.items():
+        state.change(state.sessions[key], slot, -amount)
 
 
 @dataclass(frozen=True, slots=True)
 class _Shortage:
-    """What is missing of a slot in a quota or on an agent, and the sessions that can give it.
+    """What is missing of a slot in a quota or on an agent.
 
-    ``largest``: the largest amount of the slot that one of them has.
+    ``members``: the sessions that use the quota or the agent. ``givers``: those that a search
+    considers. ``largest``: the largest amount of the slot that a member has.
     """
 
     slot: str
     missing: int
-    holders: frozenset[str]
+    members: Collection[str]
+    givers: Sequence[str]
     largest: int
 
 
 def _shortages(
-    state: _State, session: WaitingSession, agent_id: str, place: str
+    state: _State,
+    session: WaitingSession,
+    agent_id: str,
+    place: str,
+    in_quotas: Sequence[tuple[Scope, _Shortage]],
 ) -> list[_Shortage]:
+    """Return what a waiting session lacks on an agent, and in its quotas."""
     found = []
+    near: dict[str, list[str]] = {}
     for slot, need in session.slots.items():
         at = place if slot == session.share else slot
         holders = state.holders(agent_id, slot, at)
-        amounts = [(need - state.free.get((agent_id, at), 0), holders)]
-        for scope in session.scopes:
-            in_scope = [s for s in state.sessions.values() if scope in s.scopes]
-            amounts.append((need - state.left.get((scope, slot), need), in_scope))
-        for missing, candidates in amounts:
-            givers = frozenset(s.id for s in candidates if state.surplus(s, slot) > 0)
-            if missing > 0:
-                largest = max((state.sizes[key][slot] for key in givers), default=1)
-                found.append(_Shortage(slot, missing, givers, largest))
+        givers = near[slot] = [s.id for s in holders if state.surplus(s, slot) > 0]
+        missing = need - state.free.get((agent_id, at), 0)
+        if missing > 0:
+            largest = max((state.sizes[key][slot] for key in givers), default=1)
+            found.append(_Shortage(slot, missing, [s.id for s in holders], givers, largest))
+    for scope, one in in_quotas:
+        members = state.in_scope[scope]
+        here = [key for key in near[one.slot] if key in members]
+        found.append(replace(one, givers=list(dict.fromkeys([*here, *one.givers]))))
     return found
 
 
-_Given = dict[tuple[str, str], int]
+def _quota_shortages(state: _State, session: WaitingSession) -> list[tuple[Scope, _Shortage]]:
+    """Return what a waiting session lacks in its quotas."""
+    found = []
+    for scope in session.scopes:
+        for slot, need in session.slots.items():
+            missing = need - state.left.get((scope, slot), need)
+            if missing > 0:
+                givers: dict[str, None] = {}
+                for order in _Order:
+                    ranked = state.ranked(scope, slot, missing, order)
+                    givers |= dict.fromkeys(islice(ranked, MAX_GIVERS))
+                largest = next(state.ranked(scope, slot, sys.maxsize, _Order.SIZE), None)
+                size = 1 if largest is None else state.sizes[largest][slot]
+                members = state.in_scope[scope].keys()
+                found.append((scope, _Shortage(slot, missing, members, list(givers), size)))
+    return found
 
 
 class _Search:
@@ -301,8 +490,8 @@ class _Search:
                 return given
             for one, left in open_:
                 step = step_of(one.slot)
-                self._steps += len(one.holders)
-                for key in one.holders:
+                self._steps += len(one.givers)
+                for key in one.givers:
                     before = given.get((key, one.slot), 0)
                     surplus = state.surplus(state.sessions[key], one.slot) - before
                     amount = min(surplus, -(-left // step) * step)
@@ -321,7 +510,7 @@ def _left(shortage: _Shortage, given: _Given) -> int:
     taken = sum(
         amount
         for (key, slot), amount in given.items()
-        if slot == shortage.slot and key in shortage.holders
+        if slot == shortage.slot and key in shortage.members
     )
     return shortage.missing - taken
 
@@ -349,102 +538,76 @@ def _places(agent: FreeAgent, session: WaitingSession) -> list[str]:
     return sorted(d for d in agent.devices if agent.families.get(d) == family)
 
 
-# Sort key of a session for shrinking, computed from its surplus, its size and the missing amount.
-_Ranking = Callable[[int, int, int], tuple[int, ...]]
-
-
-def _by_surplus(surplus: int, size: int, missing: int) -> tuple[int, ...]:
-    """Prefer sessions with a large surplus, so that few sessions shrink."""
-    return (-surplus,)
-
-
-def _by_size(surplus: int, size: int, missing: int) -> tuple[int, ...]:
-    """Prefer sessions that can give the missing amount alone, then large sessions."""
-    return surplus < missing, -size
-
-
-_RANKINGS: tuple[_Ranking, ...] = (_by_surplus, _by_size)
-
-
-def _fit(
-    tried: _State, session: WaitingSession, agent_id: str, place: str, ranking: _Ranking
-) -> bool:
-    """Shrink sessions until a waiting session fits on an agent and into its quotas, and start it.
+def _fit(state: _State, session: WaitingSession, agent_id: str, place: str, order: _Order) -> bool:
+    """Shrink sessions until a waiting session fits on an agent and into its quotas.
 
     Return whether the session fits. Quotas come first, because shrinking for a quota can also free
     the missing amount on the agent.
     """
     for scope in session.scopes:
         for slot, need in {**session.slots, SESSIONS: 1}.items():
-            missing = need - tried.left.get((scope, slot), need)
+            missing = need - state.left.get((scope, slot), need)
             if missing <= 0:
                 continue
-            in_scope = [s for s in tried.sessions.values() if scope in s.scopes]
+            members = state.in_scope[scope]
             at = place if slot == session.share else slot
-            near: set[str] = set()
-            if need > tried.free.get((agent_id, at), 0):
-                near = {s.id for s in tried.holders(agent_id, slot, at)}
-            if not _free_up(tried, in_scope, slot, missing, ranking, near):
+            near: list[ElasticSession] = []
+            if need > state.free.get((agent_id, at), 0):
+                holders = state.holders(agent_id, slot, at)
+                near = [holder for holder in holders if holder.id in members]
+            # The order depends on the amount that is missing before the sessions on the agent
+            # shrink.
+            others = state.ranked(scope, slot, missing, order)
+            left = _free_up(state, _ordered(state, near, slot, missing, order), slot, missing)
+            if _free_up(state, (members[key] for key in others), slot, left) > 0:
                 return False
     for slot, need in session.slots.items():
         at = place if slot == session.share else slot
-        missing = need - tried.free.get((agent_id, at), 0)
-        holders = tried.holders(agent_id, slot, at)
-        if missing > 0 and not _free_up(tried, holders, slot, missing, ranking):
-            return False
-    _start(tried, session, agent_id, place)
+        missing = need - state.free.get((agent_id, at), 0)
+        if missing > 0:
+            holders = state.holders(agent_id, slot, at)
+            in_order = _ordered(state, holders, slot, missing, order)
+            if _free_up(state, in_order, slot, missing) > 0:
+                return False
     return True
 
 
-def _start(tried: _State, session: WaitingSession, agent_id: str, place: str) -> None:
+def _start(state: _State, session: WaitingSession, agent_id: str, place: str) -> None:
     for slot, need in session.slots.items():
         at = place if slot == session.share else slot
-        tried.take(agent_id, at, session.scopes, slot, need)
+        state.take(agent_id, at, session.scopes, slot, need)
     for scope in session.scopes:
-        if (scope, SESSIONS) in tried.left:
-            tried.left[scope, SESSIONS] -= 1
+        if (scope, SESSIONS) in state.left:
+            state.left[scope, SESSIONS] -= 1
 
 
-def _free_up(
-    tried: _State,
-    candidates: list[ElasticSession],
-    slot: str,
-    missing: int,
-    ranking: _Ranking,
-    first: Collection[str] = (),
-) -> bool:
-    """Shrink candidates by ``missing`` in total; return whether this succeeded.
-
-    Sessions in ``first`` shrink before the others; within both parts, ``ranking`` is the order.
-    """
-
+def _ordered(
+    state: _State, sessions: Iterable[ElasticSession], slot: str, missing: int, order: _Order
+) -> list[ElasticSession]:
     def rank(session: ElasticSession) -> tuple[object, ...]:
-        surplus, size = tried.surplus(session, slot), tried.sizes[session.id].get(slot, 0)
-        return session.id not in first, ranking(surplus, size, missing), session.id
+        surplus = state.surplus(session, slot)
+        if order is _Order.SURPLUS:
+            return -surplus, session.id
+        return surplus < missing, -state.sizes[session.id].get(slot, 0), session.id
 
-    for session in sorted(candidates, key=rank):
-        if missing <= 0:
-            break
-        surplus = tried.surplus(session, slot)
+    return sorted(sessions, key=rank)
+
+
+def _free_up(state: _State, sessions: Iterable[ElasticSession], slot: str, missing: int) -> int:
+    """Shrink sessions, in their order, by ``missing`` in total; return what is still missing."""
+    if missing <= 0:
+        return missing
+    for session in sessions:
+        surplus = state.surplus(session, slot)
         if surplus <= 0:
             continue  # also for the number of sessions, which is not a slot
         step = step_of(slot)
         given = min(surplus, -(-missing // step) * step)
-        tried.change(session, slot, -given)
+        state.change(session, slot, -given)
         missing -= given
-    return missing <= 0
-
-
-def _loss(before: _State, after: _State) -> float:
-    """Return the sum of the fractions that sessions lose of their slots, plus ``RESIZE_LOSS`` for
-    each session that is resized.
-    """
-    loss = 0.0
-    for key, size in after.sizes.items():
-        had = before.sizes[key]
-        if size != had:
-            loss += RESIZE_LOSS + sum(1 - size.get(slot, 0) / had[slot] for slot in had)
-    return loss
+        if missing <= 0:
+            break
+    return missing
 
 
 def _grown(state: _State) -> list[Resizing]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.audit import AuditEntry
+from bai_services.core.cluster.group_options import FIELD, check_options, merged_options
 from bai_services.core.cluster.model import AgentStatus, LinkKind
 from bai_services.core.cluster.records import GroupLink, ResourceGroup
 from bai_services.core.errors import AlreadyExists, InUse, InvalidRequest, NotFound
@@ -122,9 +124,16 @@ class GroupStore:
             return row
 
     async def update(
-        self, name: str, changes: Mapping[str, Any], audit: AuditEntry
+        self,
+        name: str,
+        changes: Mapping[str, Any],
+        audit: AuditEntry,
+        *,
+        option_changes: Mapping[str, Any] = MappingProxyType({}),
     ) -> ResourceGroup:
         """Update a group and return it; a new default group replaces the previous one.
+
+        ``option_changes`` are merged with the stored scheduler options.
 
         Raises
         ------
@@ -138,6 +147,8 @@ class GroupStore:
         """
         async with self._db.write() as tx:
             changes = await _resolve_weights(tx, changes)
+            if option_changes:
+                changes = {**changes, FIELD: await _merged(tx, name, option_changes)}
             if "engine" in changes:
                 await require_unused(
                     tx,
@@ -263,6 +274,16 @@ async def _finish_change(tx: AsyncConnection, name: str, is_default: bool) -> Re
         others = sa.and_(_groups.name != name, _groups.is_default)
         await tx.execute(resource_groups.update().where(others).values(is_default=False))
     return await _one(tx, name)
+
+
+async def _merged(tx: AsyncConnection, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Lock a group; return its scheduler options with the changes."""
+    # The names in weights are resolved first, because the stored weights have ids.
+    resolved = await _resolve_weights(tx, {FIELD: changes})
+    stored = await tx.scalar(
+        sa.select(_groups.scheduler_opts).where(_groups.name == name).with_for_update()
+    )
+    return check_options(merged_options(stored or {}, resolved[FIELD]))
 
 
 async def _resolve_weights(tx: AsyncConnection, values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.notifications.events import Event
 from bai_services.core.scheduling.placement import Placement
 from bai_services.core.scheduling.preemption.options import PreemptionMode, PreemptionOptions
 from bai_services.core.scheduling.preemption.plan import Preemption
@@ -30,6 +31,7 @@ from ..accounts.owner_visibility import is_owner_visible
 from ..audit import record
 from ..database import Database
 from ..listing import Listing
+from ..notifications.events import raise_events
 from ..tables.accounts import users
 from ..tables.cluster import resource_groups
 from ..tables.preemption import preemption_plans, preemption_victims
@@ -90,12 +92,13 @@ class PreemptionStore:
         options: PreemptionOptions,
         at: datetime,
         token: int | None,
+        warnings: Sequence[Event],
         audit: AuditEntry,
     ) -> bool:
         """Store a new plan; return False if its sessions are no longer in the expected states.
 
         The beneficiary must be pending without a plan. The victims must be running, and not be
-        victims of another active plan.
+        victims of another active plan. ``warnings``: the events for the owners of the victims.
 
         Raises
         ------
@@ -128,6 +131,7 @@ class PreemptionStore:
                     for key, rule in plan.victims
                 ],
             )
+            await raise_events(tx, warnings)
             await record(tx, audit)
             return True
 

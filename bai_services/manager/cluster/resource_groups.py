@@ -7,7 +7,13 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.audit import AuditEntry
-from bai_services.core.cluster.group_options import check_options
+from bai_services.core.cluster.group_options import (
+    CHANGES_FIELD,
+    FIELD,
+    check_changes,
+    check_options,
+    merged_options,
+)
 from bai_services.core.cluster.model import EngineName, LinkKind
 from bai_services.core.cluster.records import GroupLink, ResourceGroup
 from bai_services.core.errors import InvalidRequest
@@ -66,10 +72,15 @@ class ResourceGroups:
 
     async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> ResourceGroup:
         authorizer.require(caller, "resource-group.write")
-        values = _validated_columns(changes)
+        columns = {key: value for key, value in changes.items() if key != CHANGES_FIELD}
+        values, options = _validated_columns(columns), changes.get(CHANGES_FIELD) or {}
+        if options and FIELD in values:
+            raise InvalidRequest(f"give {FIELD} or {CHANGES_FIELD}", field=CHANGES_FIELD)
+        check_changes(options)
         before = fields_of(await self._store.one(name))
-        entry = self._entry(caller, "update", name, **self._audit.changes(before, values))
-        group = await self._store.update(name, values, entry)
+        after = {**values, FIELD: merged_options(before[FIELD], options)} if options else values
+        entry = self._entry(caller, "update", name, **self._audit.changes(before, after))
+        group = await self._store.update(name, values, entry, option_changes=options)
         self._capacity_changed()
         return group
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.notifications.events import session_preempted
+from bai_services.core.notifications.events import Event, session_preempted, session_stops
 from bai_services.core.scheduling.preemption.options import PreemptionMode, PreemptionOptions
 from bai_services.core.scheduling.preemption.plan import Preemption
 from bai_services.core.scheduling.preemption.records import ListedPreemption, PlanOutcome
@@ -110,11 +110,32 @@ class Preemptions:
             ],
             stops_at=preemption.plan.stops_at.isoformat(),
         )
-        is_stored = await self._store.commit(preemption, options, self._clock(), token, entry)
+        now = self._clock()
+        warnings = await self._warnings(preemption, options, now)
+        is_stored = await self._store.commit(preemption, options, now, token, warnings, entry)
         if is_stored:
             await self._notify(preemption.plan.victim_ids)
             self._loop.wake()
         return is_stored
+
+    async def _warnings(
+        self, preemption: Preemption, options: PreemptionOptions, at: datetime
+    ) -> list[Event]:
+        """Return the warnings for the owners of the victims of a new plan."""
+        plan, rules = preemption.plan, dict(preemption.plan.victims)
+        return [
+            session_stops(
+                row.id,
+                at,
+                row.owner_id,
+                row.domain or "",
+                row.name,
+                preemption_text(rules[row.id], preemption.group, row.priority),
+                stops_at=plan.stops_at,
+                is_requeued=options.mode is PreemptionMode.RESCHEDULE,
+            )
+            for row in await self._sessions.rows(list(plan.victim_ids))
+        ]
 
     async def drop(self, session_id: str) -> None:
         """End the plan of a session that would not start with it; running victims continue."""

@@ -96,6 +96,8 @@ def _explained(row: SessionRow, why: Explanation | None) -> PendingExplanation:
     explanation = start_explanation(why)
     if why is None and row.status is Status.PENDING:
         explanation = replace(explanation, checks=row.reasons)
+    if why is not None:
+        explanation = replace(explanation, estimate=start_estimate(why.estimate.announced()))
     return PendingExplanation(
         **fields_of(explanation),
         session_id=row.id,

@@ -188,15 +188,14 @@ def _positions(explainer: Explainer) -> Iterator[tuple[PendingSession, int, dict
         for session_id, position in explainer.positions(group).items():
             session = explainer.queue.pending(session_id)
             if session is not None:
-                yield session, position, _rounded(estimates.get(session_id))
+                yield session, position, _stored(estimates.get(session_id))
 
 
-def _rounded(estimate: Estimate | None) -> dict[str, Any] | None:
-    """Return an estimate, rounded down to the minute so that it does not change every second."""
-    if estimate is None or estimate.starts_at is None:
+def _stored(estimate: Estimate | None) -> dict[str, Any] | None:
+    shown = None if estimate is None else estimate.announced()
+    if shown is None or shown.starts_at is None:
         return None
-    starts_at = estimate.starts_at.replace(second=0, microsecond=0)
-    return {"starts_at": starts_at.isoformat(), "certainty": str(estimate.certainty)}
+    return {"starts_at": shown.starts_at.isoformat(), "certainty": str(shown.certainty)}
 
 
 def _change_of(session: PendingSession, kind: str) -> Change:

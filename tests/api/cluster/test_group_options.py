@@ -45,6 +45,42 @@ async def test_changed_scheduler_option_applies_to_pending_sessions(
     assert (await user.get("/sessions/large"))["status"] == "PENDING"
 
 
+async def test_changes_of_options_keep_the_others(api: Api) -> None:
+    admin, user_id = await api.client("admin"), await api.world.user_id("user")
+
+    async def change(changes: dict[str, Any]) -> dict[str, Any]:
+        changed = await admin.patch(GROUP, {"scheduler_opts_changes": changes})
+        return dict(changed["scheduler_opts"])
+
+    preemption = {"enabled": True, "grace": "2m"}
+    await admin.patch(GROUP, {"scheduler_opts": {"placement": "spread", "preemption": preemption}})
+    weights = {"user": {"user": 4}}
+    changed = await change({"preemption": {"grace": "3m"}, "fair_share": {"weights": weights}})
+    assert changed == {
+        "placement": "spread",
+        "preemption": {"enabled": True, "grace": 180},
+        "fair_share": {"weights": {"user": {user_id: 4}}},
+    }
+    # Names in weights are equivalent to ids; null resets an option.
+    weights = {"user": {user_id: 5}}
+    changed = await change({"placement": None, "fair_share": {"weights": weights}})
+    assert changed["fair_share"] == {"weights": {"user": {user_id: 5}}}
+    assert "placement" not in changed
+    changed = await change(
+        {"preemption": None, "fair_share": {"weights": {"user": {"user": None}}}}
+    )
+    assert changed == {"fair_share": {"weights": {"user": {}}}}
+    entry = (await admin.get("/audit-log", action="resource-group.update"))["items"][0]
+    assert entry["details"]["changes"]["scheduler_opts"]["after"].keys() == {"fair_share"}
+    for rejected in (
+        {"scheduler_opts_changes": {"speed": None}},
+        {"scheduler_opts_changes": {"preemption": {"grace": "soon"}}},
+        {"scheduler_opts_changes": {"placement": "spread"}, "scheduler_opts": {}},
+    ):
+        with pytest.raises(errors.InvalidRequest):
+            await admin.patch(GROUP, rejected)
+
+
 async def test_weights_accept_names_of_users_and_projects(api: Api) -> None:
     admin = await api.client("admin")
     project, user_id = await api.world.project_id(), await api.world.user_id("user")

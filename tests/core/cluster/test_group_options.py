@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bai_services.core.cluster.group_options import GroupOptions, check_options
+from bai_services.core.cluster.group_options import (
+    GroupOptions,
+    check_changes,
+    check_options,
+    merged_options,
+)
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.scheduling.caps import Scope
 from bai_services.core.scheduling.placement import Policy, Strategy
@@ -98,3 +105,46 @@ def test_invalid_option_is_rejected_with_the_reason(options: dict[str, Any], par
     with pytest.raises(InvalidRequest, match=part) as refused:
         check_options(options)
     assert str(refused.value.details["field"]).startswith("scheduler_opts")
+
+
+NAMES = st.sampled_from("abc")
+VALUES = st.none() | st.integers(0, 3)
+CHANGES = st.dictionaries(NAMES, VALUES | st.dictionaries(NAMES, VALUES))
+STORED = st.dictionaries(
+    NAMES, st.integers(0, 3) | st.dictionaries(NAMES, st.integers(0, 3), min_size=1)
+)
+
+
+def paths_of(options: dict[str, Any]) -> dict[tuple[str, ...], Any]:
+    """Return the values of options by path."""
+    found: dict[tuple[str, ...], Any] = {}
+    for name, value in options.items():
+        if isinstance(value, dict):
+            found |= {(name, *path): each for path, each in paths_of(value).items()}
+        else:
+            found[name,] = value
+    return found
+
+
+@given(STORED, CHANGES)
+def test_merge_changes_the_given_paths_and_no_others(
+    stored: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    """The naive oracle works on paths: a changed path replaces it, and what is above or below."""
+    expected, before = {}, paths_of(stored)
+    changed = paths_of(changes)
+    for path, value in before.items():
+        is_replaced = any(
+            path[: len(other)] == other or other[: len(path)] == path for other in changed
+        ) or (path[:1] == path and changes.get(path[0]) == {})
+        if not is_replaced:
+            expected[path] = value
+    expected |= {path: value for path, value in changed.items() if value is not None}
+    assert paths_of(merged_options(stored, changes)) == expected
+
+
+def test_invalid_changes_are_rejected() -> None:
+    check_changes({"preemption": {"grace": "2m", "mode": None}, "fair_share": None})
+    for changes in ({"speed": None}, {"preemption": {"grace": "soon"}}, {"backfill": "maybe"}):
+        with pytest.raises(InvalidRequest):
+            check_changes(changes)

@@ -3,6 +3,7 @@
 import random
 import statistics
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from bai_services.core.scheduling.placement import Placement, Policy, Request
 from bai_services.core.scheduling.queue import (
     Backfill,
     Certainty,
+    Estimate,
     GroupState,
     Order,
     PendingSession,
@@ -296,3 +298,12 @@ def test_rough_estimates_extrapolate_the_start_rate() -> None:
     # The rough starts continue in queue order, at the mean interval of the simulated starts.
     interval = simulated[-1] / len(simulated)
     assert rough == pytest.approx([simulated[-1] + n * interval for n in range(1, 1951)])
+
+
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_announced_start_is_the_next_whole_minute(at: datetime) -> None:
+    announced = Estimate(at, Certainty.KNOWN).announced().starts_at
+    assert announced is not None
+    if at.year < 9999:
+        assert (announced.second, announced.microsecond) == (0, 0)
+    assert timedelta(0) <= announced - at < timedelta(minutes=1)

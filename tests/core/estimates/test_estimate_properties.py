@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -12,6 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bai_services.core.cluster.devices import DeviceAmount, thousandths
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.advance_reservations import HeldAgents
 from bai_services.core.scheduling.caps import Scope, ScopeCaps, ScopeKind
 from bai_services.core.scheduling.estimates.estimate import Budget, estimate_starts
 from bai_services.core.scheduling.placement import AgentState, Mode, Policy, Request
@@ -66,6 +69,7 @@ class World:
     started: dict[str, int] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     reserved: frozenset[str] = frozenset()
+    held: tuple[HeldAgents, ...] = ()
 
     def snapshot(self) -> Snapshot:
         usage: dict[Scope, dict[str, int]] = {}
@@ -82,7 +86,11 @@ class World:
             usage=usage,
             groups={
                 name: GroupState(
-                    name, order=rules.order, placement=rules.policy, backfill=rules.backfill
+                    name,
+                    order=rules.order,
+                    placement=rules.policy,
+                    backfill=rules.backfill,
+                    held=self.held if name == "main" else (),
                 )
                 for name in GROUPS
             },
@@ -111,6 +119,7 @@ class World:
         times += [
             _second(session.not_before) for session in self.pending.values() if session.not_before
         ]
+        times += [_second(at) for one in self.held for at in (one.starts_at, one.ends_at)]
         later = [second for second in times if second > self.now or not self.arrived_at]
         if not later:
             return None
@@ -244,6 +253,56 @@ def _estimated_second(estimate: Estimate) -> int | None:
 @EXAMPLES
 @given(worlds())
 def test_estimates_are_exact_without_arrivals(world: World) -> None:
+    _check_that_estimates_are_exact(world)
+
+
+@st.composite
+def reservations(draw: st.DrawFn, names: Sequence[str]) -> tuple[HeldAgents, ...]:
+    """Return reservations of whole machines or of parts, in periods that do not overlap."""
+    found = []
+    for number in range(draw(st.integers(1, 3))):
+        start = 40 * number + draw(st.sampled_from([3, 8, 20]))
+        amounts = draw(st.sampled_from([{}, {"cpu": "1"}, {"cpu": "2", "cuda_device": "1"}]))
+        project = draw(st.sampled_from(PROJECTS))
+        found.append(
+            HeldAgents(
+                f"r{number}",
+                project.id,
+                time_at(start),
+                time_at(start + draw(st.sampled_from([4, 15]))),
+                frozenset(draw(st.sets(st.sampled_from(names), min_size=1))),
+                project,
+                booked=slots(**{"mem": "0", **amounts}) if amounts else ResourceSlots(),
+            )
+        )
+    return tuple(found)
+
+
+@EXAMPLES
+@given(worlds(), st.data())
+def test_estimates_are_exact_beside_advance_reservations(world: World, data: st.DataObject) -> None:
+    names = [agent.id for agent in world.agents if agent.resource_group == "main"]
+    world.held = data.draw(reservations(names))
+    _check_that_estimates_are_exact(world)
+
+
+@EXAMPLES
+@given(worlds(depends=False), st.data())
+def test_no_reserved_session_starts_later_than_announced_beside_advance_reservations(
+    world: World, data: st.DataObject
+) -> None:
+    """Without quotas; a session that exceeds a quota may delay a reserved session."""
+    names = [agent.id for agent in world.agents if agent.resource_group == "main"]
+    world.held, world.rules = data.draw(reservations(names)), replace(world.rules, caps={})
+    announced = []
+    while (queue := world.step()) is not None:
+        announced += [r for name in queue.groups() for r in queue.group_queue(name).reservations]
+    for one in announced:
+        if one.certainty is Certainty.KNOWN:
+            assert world.started[one.session_id] <= _second(one.starts_at), one
+
+
+def _check_that_estimates_are_exact(world: World) -> None:
     for second, estimates in estimates_per_pass(world):
         for key, estimate in estimates.items():
             assert _estimated_second(estimate) == world.started.get(key), (second, key, estimate)

@@ -249,7 +249,8 @@ def test_reservation_message_does_not_promise_a_start() -> None:
     explanation = explain_one(queue, "s2", Choices())
     assert explanation is not None
     (reservation,) = (check for check in explanation.checks if check["check"] == "reservation")
-    assert reservation["starts_at"] == (NOW + timedelta(seconds=10)).isoformat()
+    # 10 s later; the announced time is rounded up to a minute.
+    assert reservation["starts_at"] == (NOW + timedelta(minutes=1)).isoformat()
     assert "known" not in reservation["message"]
     assert "certainty" not in reservation
     assert explanation.estimate.starts_at == NOW + timedelta(seconds=11)

@@ -99,7 +99,7 @@ def group_schedule(
         pending = queue.pending(session_id)
         if pending is None:
             continue
-        estimate = estimates[session_id]
+        estimate = estimates[session_id].announced()
         waiting.append(
             PendingEntry(
                 session_id,

@@ -12,7 +12,7 @@ from ..maintenance import NO_AGENTS
 from ..placement import Refusal
 from ..preemption.plan import Plan
 from .group_queue import GroupQueue
-from .model import PauseIfBusy, PendingSession, Reason, Reservation, no_op
+from .model import PauseIfBusy, PendingSession, Reason, Reservation, announced_start, no_op
 from .shape import Shape
 
 ACCOUNT = "account"
@@ -207,7 +207,8 @@ def reserved(reservation: Reservation) -> Reason:
     The time is not certain: a session that exceeds a quota now may still start first. The session's
     estimate states the certainty.
     """
-    at = None if reservation.starts_at is None else reservation.starts_at.isoformat()
+    start = announced_start(reservation.starts_at)
+    at = None if start is None else start.isoformat()
     return reason(
         RESERVATION,
         TextTemplate.RESERVED_AT_UNKNOWN_TIME.text()
@@ -256,7 +257,8 @@ def waits_for_capacity(reasons: Iterable[Reason]) -> bool:
 def delaying(group_queue: GroupQueue) -> Reason:
     """Return the reason for a session that fits, but would delay a session with a reservation."""
     times = [r.starts_at for r in group_queue.reservations if r.starts_at is not None]
-    at = min(times).isoformat() if times else None
+    start = announced_start(min(times, default=None))
+    at = None if start is None else start.isoformat()
     return reason(
         RESERVATION,
         TextTemplate.DELAYS.text() if at is None else TextTemplate.DELAYS_FROM.text(starts_at=at),

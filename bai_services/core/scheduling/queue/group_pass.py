@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from ..placement import Placement
+from ..placement import Designation, Placement
 from ..preemption.plan import Preemption
 from .durations import Durations
 from .group_queue import GroupQueue
-from .model import Backfill, Decision, PauseIfBusy, PendingSession, RunningSession, no_op
+from .model import (
+    Backfill,
+    Decision,
+    PauseIfBusy,
+    PendingSession,
+    Reservation,
+    RunningSession,
+    no_op,
+)
 from .order import Turns
 from .preemption.group_plans import GroupPlans
 from .reserve import Reserver
+from .restrictions import restricted
 from .selection import FITS_BESIDE, HAS_CAPACITY, NEVER_FITS, NO_CAPACITY, UNTRIED
 from .shape import Shape
 
@@ -266,6 +275,8 @@ class GroupPass:
             # because agents are lost or not schedulable.
             self._never_fitting.add(shape.handle)
             return False
+        if self._is_restricted_at_start(reservation, pending):
+            reserver.forget_time()
         if backfill is Backfill.OFF:
             return True
         self._reserver = reserver
@@ -273,3 +284,18 @@ class GroupPass:
         group_queue.reserve_quota_for(shape)
         self._has_charged = True
         return False
+
+    def _is_restricted_at_start(self, reservation: Reservation, pending: PendingSession) -> bool:
+        """Return whether maintenance or advance reservations that do not restrict a session now
+        would restrict it at its reserved start.
+        """
+        group_queue, at = self._group_queue, reservation.starts_at
+        state = group_queue.state
+        if at is None or not (state.held or state.maintenance):
+            return False
+        then = restricted(state, group_queue.agents.keys(), at, pending).request
+        used = {placement.agent_id for placement in reservation.placements}
+        is_withheld = then.designation is Designation.STRICT and not used <= set(
+            then.designated_agents
+        )
+        return is_withheld or not set(then.beside) <= set(pending.request.beside)

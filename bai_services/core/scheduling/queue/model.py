@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ Party = tuple[Scope | None, ...]
 
 DEFAULT_PRIORITY = 10
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_MINUTE = timedelta(minutes=1)
 
 
 class Order(StrEnum):
@@ -245,6 +246,22 @@ class Estimate:
 
     starts_at: datetime | None  # None: no basis for an estimate
     certainty: Certainty
+
+    def announced(self) -> Estimate:
+        """Return the estimate as users see it: its start is rounded up to a whole minute.
+
+        Every page and command shows this start. It does not change every second, and all of them
+        show the same.
+        """
+        return Estimate(announced_start(self.starts_at), self.certainty)
+
+
+def announced_start(at: datetime | None) -> datetime | None:
+    """Return an expected start, rounded up to a whole minute."""
+    if at is None or at > datetime.max.replace(tzinfo=at.tzinfo) - _MINUTE:
+        return at
+    minute = at.replace(second=0, microsecond=0)
+    return minute if minute == at else minute + _MINUTE
 
 
 # Callback that long computations call repeatedly to let other threads run.

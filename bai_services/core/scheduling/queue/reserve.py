@@ -95,6 +95,13 @@ class Reserver:
         self.reservation = Reservation(pending.id, group, starts_at, certainty, placements)
         return self.reservation
 
+    def forget_time(self) -> None:
+        """Withdraw the announced start: the session may not start at that time."""
+        if self.reservation is not None:
+            self.reservation = replace(
+                self.reservation, starts_at=None, certainty=Certainty.UNKNOWN
+            )
+
     @property
     def longest(self) -> int:
         """Maximum run time in seconds of a session that ends before the reservation starts; -1 if

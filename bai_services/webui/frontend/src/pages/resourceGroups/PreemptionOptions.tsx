@@ -101,7 +101,7 @@ function OptionsForm({ group, onClose }: { group: Item; onClose: () => void }) {
     save.mutate(
       {
         key: String(group['name']),
-        values: { scheduler_opts: { ...(group['scheduler_opts'] as Item), preemption } }
+        values: { scheduler_opts_changes: { preemption } }
       },
       {
         onSuccess: () => {
