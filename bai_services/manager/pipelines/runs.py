@@ -299,4 +299,5 @@ def _task(
         ended_at=row.ended_at,
         retry_at=row.retry_at,
         message=row.message,
+        is_cached=row.is_cached,
     )
