@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import sqlalchemy as sa
+
+from bai_services.db.tables.pipelines import pipeline_tasks
 from tests.testbed.manager import Api
 
 from .conftest import Bai
@@ -121,3 +124,24 @@ async def test_trigger_of_a_pipeline(bai: Bai, api: Api, tmp_path: Path) -> None
     assert "has no trigger pull" in wrong.stderr
     assert (await bai(*command, "delete", "asks", "push", by="user")).code == 0
     assert "no triggers" in (await bai(*command, "list", by="user")).stderr
+
+
+async def test_watch_shows_sub_pipelines_and_cached_tasks(
+    bai: Bai, api: Api, tmp_path: Path
+) -> None:
+    await api.world.manager.folders.start()
+    file = tmp_path / "asks.yaml"
+    parent = "tasks: [{name: first, kind: approval}, {name: sub, kind: pipeline, pipeline: asks}]\n"
+    for text in (DEFINITION, f"version: 1\nname: outer\n{parent}"):
+        file.write_text(text)
+        assert (await bai("pipeline", "create", file, by="user")).code == 0
+    run = (await bai("pipeline", "run", "outer", "--json", by="user")).document["id"]
+    assert (await bai("pipeline", "cancel", run, by="user")).code == 0
+    async with api.world.manager.database.write() as tx:
+        is_first = pipeline_tasks.c.task == "first"
+        await tx.execute(sa.update(pipeline_tasks).where(is_first).values(is_cached=True))
+    watched = await bai("pipeline", "watch", run, by="user")
+    cells = [line.split("│")[1].rstrip() for line in watched.stderr.splitlines() if "│" in line]
+    # Other columns may need several lines.
+    assert [task for task in cells if task] == [" first", " sub", "   check", "   done"]
+    assert watched.stderr.count("cached") == 1

@@ -63,7 +63,8 @@ class PipelineRun(ResponseModel):
 class PipelineTaskRun(ResponseModel):
     """``index`` and ``item``: position and value in the list over which the task is mapped.
     ``session``: of the last attempt. ``status``: waiting, queued, running, retrying,
-    awaiting-approval, succeeded, bypassed, skipped, failed, blocked or cancelled.
+    awaiting-approval, succeeded, bypassed, skipped, failed, blocked or cancelled. ``is_cached``:
+    the outputs were taken from an earlier run.
     """
 
     task: str
@@ -80,6 +81,7 @@ class PipelineTaskRun(ResponseModel):
     ended_at: datetime | None
     retry_at: datetime | None
     message: str
+    is_cached: bool
 
 
 class PipelineRunDetail(ResponseModel):

@@ -16,6 +16,7 @@ from bai_services.core.errors import Conflict, InvalidRequest, NotFound
 from bai_services.core.pipelines.elyra import convert_elyra
 from bai_services.core.pipelines.parsing import MAX_BYTES
 from bai_services.core.pipelines.states import RUN_ENDED, TaskStatus
+from bai_services.core.pipelines.subpipelines import nested
 
 from .. import output
 from ..command import (
@@ -387,8 +388,13 @@ def _table(detail: Mapping[str, Any]) -> Table:
     table = Table(title=f"{run_['pipeline']}: {run_['status']}, {_progress(run_)}")
     for column in _TASK_COLUMNS:
         table.add_column(column)
-    for each in detail["task_runs"]:
-        shown = {**each, "needs": ", ".join(each["needs"])}
+    runs = detail["task_runs"]
+    for index, label, depth in nested([each["task"] for each in runs]):
+        each = runs[index]
+        # The tasks of a sub-pipeline are below the task that contains them.
+        shown = {**each, "task": "  " * depth + label, "needs": ", ".join(each["needs"])}
+        if each["is_cached"]:
+            shown["status"] = "cached"
         style = _COLOURS.get(TaskStatus(each["status"]), "dim")
         table.add_row(*(output.cell(shown[column]) for column in _TASK_COLUMNS), style=style)
     return table

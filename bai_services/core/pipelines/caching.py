@@ -15,6 +15,8 @@ from typing import Any
 
 from .definition import Cache, Task
 
+# The last line of the log of a task whose outputs are taken from the cache.
+CACHED_LINE = "The outputs were taken from the cache; the command was not run."
 # Maximum number of cache entries of a task for each value over which it is mapped; the least
 # recently used ones are deleted first.
 MAX_ENTRIES = 20
@@ -57,7 +59,7 @@ if command -v sha256sum > /dev/null; then
   if [ -d "$_bai_cache/$_bai_key" ] && _bai_copy "$_bai_cache/$_bai_key" . {_words(task.outputs)}
   then
     touch "$_bai_cache/$_bai_key"
-    echo "The outputs were taken from the cache; the command was not run."
+    echo "{CACHED_LINE}"
     exit 0
   fi
 else

@@ -118,6 +118,7 @@ class PipelineTaskRun:
     """A task run. ``session``: id of the session of the last attempt, None before the session is
     created and for kinds without a session. ``item``: the mapped value, "" without a map.
     ``message``: the result; for a queued task, why its session waits.
+    ``is_cached``: the outputs were taken from an earlier run.
     """
 
     task: str
@@ -134,6 +135,7 @@ class PipelineTaskRun:
     ended_at: datetime | None
     retry_at: datetime | None
     message: str
+    is_cached: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

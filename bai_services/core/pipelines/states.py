@@ -47,6 +47,7 @@ class Outcome(StrEnum):
 
     STARTED = "started"
     SUCCEEDED = "succeeded"
+    CACHED = "cached"  # succeeded; its outputs were taken from an earlier run
     FAILED = "failed"
     STOPPED = "stopped"  # a user has stopped its session, so it is not retried
     APPROVED = "approved"
@@ -67,7 +68,7 @@ class TaskRun:
     """One run of a task; ``index`` is the index of the mapped value, 0 without a map.
 
     ``attempt`` counts the starts; ``failures`` counts the failed starts since the run was created
-    or resumed.
+    or resumed. ``is_cached``: the outputs were taken from an earlier run.
     """
 
     task: str
@@ -77,6 +78,7 @@ class TaskRun:
     failures: int = 0
     retry_at: datetime | None = None
     message: str = ""
+    is_cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +128,9 @@ def observe(
         return run
     if outcome is Outcome.STARTED:
         return replace(run, status=S.RUNNING)
-    if outcome is Outcome.SUCCEEDED:
-        return replace(run, status=S.SUCCEEDED, message=message)
+    if outcome in (Outcome.SUCCEEDED, Outcome.CACHED):
+        is_cached = outcome is Outcome.CACHED
+        return replace(run, status=S.SUCCEEDED, message=message, is_cached=is_cached)
     if is_cancelling:
         return replace(run, status=S.CANCELLED, message=message)
     failures = run.failures + 1
@@ -333,7 +336,7 @@ def resumed(plan: Plan, runs: Sequence[TaskRun], status: RunStatus) -> list[Task
         if after.union(repeated).intersection(needs):
             after.add(task.name)
     return [
-        replace(run, status=S.WAITING, failures=0, retry_at=None, message="")
+        replace(run, status=S.WAITING, failures=0, retry_at=None, message="", is_cached=False)
         for run in runs
         if run.task in after or (run.task, run.index) in unsuccessful
     ]

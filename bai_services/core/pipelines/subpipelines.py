@@ -103,6 +103,25 @@ def _prefixed(outer: Task, name: str) -> str:
     return f"{outer.name}{SEPARATOR}{name}"
 
 
+def nested(tasks: Sequence[str]) -> list[tuple[int, str, int]]:
+    """Return the order in which a list shows tasks: each containing task before its tasks.
+
+    ``tasks`` are names in topological order. For each, return its index in ``tasks``, its name
+    without the prefix, and the number of tasks that contain it.
+    """
+    # The position of a sub-pipeline is that of its first task.
+    first: dict[tuple[str, ...], int] = {}
+    paths = [tuple(name.split(SEPARATOR)) for name in tasks]
+    for index, path in enumerate(paths):
+        for end in range(1, len(path) + 1):
+            first.setdefault(path[:end], index)
+    order = sorted(
+        range(len(paths)),
+        key=lambda index: [first[paths[index][:end]] for end in range(1, len(paths[index]) + 1)],
+    )
+    return [(index, paths[index][-1], len(paths[index]) - 1) for index in order]
+
+
 def shown_needs(definition: PipelineDefinition) -> Mapping[str, Sequence[str]]:
     """Return the dependencies that a graph shows, by task.
 

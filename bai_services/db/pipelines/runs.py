@@ -196,6 +196,7 @@ class PipelineRunStore:
                     "attempt": 0,
                     "failures": 0,
                     "message": "",
+                    "is_cached": False,
                 }
                 for each in task_runs
             ]

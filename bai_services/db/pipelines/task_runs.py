@@ -10,17 +10,23 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.pipelines.caching import CACHED_LINE
 from bai_services.core.pipelines.requests import session_id_of
-from bai_services.core.pipelines.states import TASK_ENDED, RunStatus, TaskRun, TaskStatus
-from bai_services.core.sessions.lifecycle import Result, Status
+from bai_services.core.pipelines.states import ACTIVE, TASK_ENDED, RunStatus, TaskRun, TaskStatus
+from bai_services.core.sessions.kernel_group import MAIN
+from bai_services.core.sessions.lifecycle import ENDED, Result, Status
 
 from ..tables.pipelines import pipeline_tasks
-from ..tables.sessions import sessions
+from ..tables.sessions import kernels, sessions
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task run with the state of the session of its last attempt; None without a session."""
+    """A task run with the state of the session of its last attempt; None without a session.
+
+    ``session_is_cached``: the session has ended without running the command, because the outputs
+    were in the cache; only set while the task run is active.
+    """
 
     task: str
     item_index: int
@@ -30,6 +36,7 @@ class TaskRow:
     failures: int
     retry_at: datetime | None
     message: str
+    is_cached: bool
     session_id: str | None
     queued_at: datetime | None
     started_at: datetime | None
@@ -39,6 +46,7 @@ class TaskRow:
     session_info: str
     session_code: str
     session_started_at: datetime | None
+    session_is_cached: bool
 
     @property
     def run(self) -> TaskRun:
@@ -50,6 +58,7 @@ class TaskRow:
             self.failures,
             self.retry_at,
             self.message,
+            self.is_cached,
         )
 
 
@@ -63,21 +72,33 @@ class Decision:
 
 _COLUMNS = (
     "run_id", "task", "item_index", "position", "status", "attempt", "failures", "retry_at",
-    "message", "session_id", "queued_at", "started_at", "ended_at",
+    "message", "is_cached", "session_id", "queued_at", "started_at", "ended_at",
 )  # fmt: skip
 # In the order of the parameters of ``_task``.
-_TASKS = sa.select(
-    *(pipeline_tasks.c[name] for name in _COLUMNS),
-    sessions.c.status.label("session_status"),
-    sessions.c.result.label("session_result"),
-    sessions.c.status_info.label("session_info"),
-    sessions.c.status_coded.label("session_coded"),
-    sessions.c.started_at.label("session_started_at"),
-).outerjoin_from(pipeline_tasks, sessions, pipeline_tasks.c.session_id == sessions.c.id)
+_TASKS = (
+    sa.select(
+        *(pipeline_tasks.c[name] for name in _COLUMNS),
+        sessions.c.status.label("session_status"),
+        sessions.c.result.label("session_result"),
+        sessions.c.status_info.label("session_info"),
+        sessions.c.status_coded.label("session_coded"),
+        sessions.c.started_at.label("session_started_at"),
+        kernels.c.log.contains(CACHED_LINE, autoescape=True).label("session_is_cached"),
+    )
+    .outerjoin_from(pipeline_tasks, sessions, pipeline_tasks.c.session_id == sessions.c.id)
+    # Only a step that observes the end of a session needs its log.
+    .outerjoin(
+        kernels,
+        (kernels.c.session_id == sessions.c.id)
+        & (kernels.c.role == MAIN)
+        & pipeline_tasks.c.status.in_(sorted(ACTIVE))
+        & sessions.c.status.in_(sorted(ENDED)),
+    )
+)
 _STATUSES = {str(status): status for status in TaskStatus}
 _CHANGED_COLUMNS = (
-    "status", "attempt", "failures", "retry_at", "message", "session_id", "queued_at", "started_at",
-    "ended_at",
+    "status", "attempt", "failures", "retry_at", "message", "is_cached", "session_id", "queued_at",
+    "started_at", "ended_at",
 )  # fmt: skip
 _UPDATE = (
     sa.update(pipeline_tasks)
@@ -178,6 +199,7 @@ def _changed(row: TaskRow, changes: Mapping[str, Any] | None) -> TaskRow:
         "session_info": "",
         "session_code": "",
         "session_started_at": None,
+        "session_is_cached": False,
     }
     return replace(row, **changes, **no_session)
 
@@ -198,6 +220,7 @@ def _values(run_id: str, row: TaskRow, run: TaskRun, now: datetime) -> dict[str,
         "failures": run.failures,
         "retry_at": run.retry_at,
         "message": run.message,
+        "is_cached": run.is_cached,
         "session_id": session_id,
         "queued_at": queued_at,
         "started_at": started_at,
@@ -214,6 +237,7 @@ def _task(
     failures: int,
     retry_at: datetime | None,
     message: str,
+    is_cached: bool,
     session_id: str | None,
     queued_at: datetime | None,
     started_at: datetime | None,
@@ -223,6 +247,7 @@ def _task(
     session_info: str | None,
     session_coded: Mapping[str, Any] | None,
     session_started_at: datetime | None,
+    session_is_cached: bool | None,
 ) -> TaskRow:
     return TaskRow(
         task,
@@ -233,6 +258,7 @@ def _task(
         failures,
         retry_at,
         message,
+        is_cached,
         session_id,
         queued_at,
         started_at,
@@ -242,4 +268,5 @@ def _task(
         session_info or "",
         "" if session_coded is None else str(session_coded["code"]),
         session_started_at,
+        bool(session_is_cached),
     )

@@ -85,6 +85,8 @@ pipeline_tasks = sa.Table(
     sa.Column("failures", sa.Integer, nullable=False),
     sa.Column("retry_at", UtcDateTime),
     sa.Column("message", sa.Text, nullable=False),
+    # The outputs were taken from the cache.
+    sa.Column("is_cached", sa.Boolean, nullable=False, server_default="0"),
     # The session of the last attempt. No foreign key: it is stored before the session is created.
     sa.Column("session_id", sa.String(64)),
     sa.Column("queued_at", UtcDateTime),

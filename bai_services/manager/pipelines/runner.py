@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from bai_services.core.accounts.roles import Role
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.errors import BaiError, QuotaExceeded, Unavailable
-from bai_services.core.pipelines.definition import PipelineDefinition
+from bai_services.core.pipelines.definition import PipelineDefinition, Task
 from bai_services.core.pipelines.fair_queue import FairQueue
 from bai_services.core.pipelines.records import RUNS_KEPT, RUNS_KEPT_FOR
 from bai_services.core.pipelines.requests import (
@@ -306,11 +306,12 @@ def _observed(
     if row.session_status not in ENDED:
         return run
     message = row.session_info[:_MAX_MESSAGE]
-    return observe(task, run, _outcome(row), now, message, is_cancelling=is_cancelling)
+    return observe(task, run, _outcome(task, row), now, message, is_cancelling=is_cancelling)
 
 
-def _outcome(row: TaskRow) -> Outcome:
+def _outcome(task: Task, row: TaskRow) -> Outcome:
     if row.session_status is Status.TERMINATED and row.session_result is Result.SUCCESS:
-        return Outcome.SUCCEEDED
+        is_cached = task.cache is not None and row.session_is_cached
+        return Outcome.CACHED if is_cached else Outcome.SUCCEEDED
     is_stopped = row.session_code == TextTemplate.STOPPED_BY.code
     return Outcome.STOPPED if is_stopped else Outcome.FAILED

@@ -301,4 +301,5 @@ def _task(
         ended_at=row.ended_at,
         retry_at=row.retry_at,
         message=waits or row.message,
+        is_cached=row.is_cached,
     )

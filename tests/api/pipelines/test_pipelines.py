@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from bai_services.client import Client
 from bai_services.core.errors import BaiError, InUse, QuotaExceeded
+from bai_services.core.pipelines.caching import CACHED_LINE
 from bai_services.core.pipelines.definition import PipelineDefinition
 from bai_services.core.pipelines.parsing import parse_pipeline
 from bai_services.db.tables.pipelines import pipelines
@@ -78,13 +79,32 @@ async def wait_for_session(user: Client, run_id: str, task: str) -> str:
 
 
 async def run_task(
-    api: Api, agent: FakeAgent, user: Client, run_id: str, task: str, code: int
+    api: Api, agent: FakeAgent, user: Client, run_id: str, task: str, code: int, log: str = ""
 ) -> None:
-    """Run the session of a queued task until its command exits."""
+    """Run the session of a queued task until its command exits with a code and a log."""
     session = await bring_to_running(api, agent, await wait_for_session(user, run_id, task))
     await wait_for_tasks(user, run_id, **{task: "running"})
-    await report_exit(api, session, code)
+    await report_exit(api, session, code, log=log)
     await agent.beat([])
+
+
+@pytest.mark.both_databases
+async def test_task_from_the_cache_is_marked(api: Api, agent: FakeAgent, user: Client) -> None:
+    tasks = """\
+tasks:
+- {name: old, command: x, outputs: [y], cache: true}
+- {name: new, command: x, outputs: [y], cache: true, needs: [old]}
+- {name: plain, command: x, outputs: [y], needs: [new]}
+"""
+    await create(user, "caching", tasks)
+    key = (await user.post("/pipelines/caching/runs", {}))["id"]
+    logs = {"old": f"100 %\n{CACHED_LINE}\n", "new": "", "plain": f"{CACHED_LINE}\n"}
+    for task, log in logs.items():
+        await run_task(api, agent, user, key, task, 0, log)
+    detail = await wait_for_run(user, key, "succeeded")
+    # A task without a cache cannot be from the cache, whatever its log contains.
+    cached = {each["task"]: each["is_cached"] for each in detail["task_runs"]}
+    assert cached == {"old": True, "new": False, "plain": False}
 
 
 async def test_run_retries_fails_and_is_resumed(api: Api, agent: FakeAgent, user: Client) -> None:

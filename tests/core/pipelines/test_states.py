@@ -334,3 +334,16 @@ def test_empty_map_has_the_result_of_the_tasks_that_it_needs(
     first = observe(tasks[0], TaskRun("a", status=S.QUEUED, attempt=1), outcome, NOW)
     progress = advance(plan, [first, TaskRun("c")], RunStatus.RUNNING, NOW)
     assert states(progress.changed) == ([] if expected is S.WAITING else [expected])
+
+
+def test_cached_task_succeeds_and_is_marked() -> None:
+    task = Task("fit", command="x", outputs=["model"])
+    plan = Plan.of(PipelineDefinition("p", tasks=[task, Task("end", command="y")]), {})
+    run = observe(task, TaskRun("fit", status=S.RUNNING, attempt=1), Outcome.CACHED, NOW)
+    assert (run.status, run.is_cached) == (S.SUCCEEDED, True)
+    failed = TaskRun("end", status=S.FAILED, attempt=1)
+    # Only a repeated task loses the mark.
+    assert resumed(plan, [run, failed], RunStatus.FAILED) == [TaskRun("end", attempt=1)]
+    cached = replace(run, status=S.CANCELLED)
+    (again,) = resumed(plan, [cached], RunStatus.CANCELLED)
+    assert not again.is_cached

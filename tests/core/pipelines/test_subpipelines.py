@@ -19,7 +19,13 @@ from bai_services.core.pipelines.states import (
     TaskStatus,
     resumed,
 )
-from bai_services.core.pipelines.subpipelines import SubPipeline, expanded, names_of, shown_needs
+from bai_services.core.pipelines.subpipelines import (
+    SubPipeline,
+    expanded,
+    names_of,
+    nested,
+    shown_needs,
+)
 from bai_services.core.pipelines.writing import write_pipeline
 
 from .test_states import Case, Simulation, cases, oracle
@@ -184,6 +190,21 @@ def test_sub_pipeline_ends_like_the_same_pipeline_alone(
     if is_failed:
         repeated = resumed(plan, list(simulation.runs.values()), RunStatus.FAILED)
         assert {"sub", "after"} <= {run.task for run in repeated}
+
+
+def test_tasks_are_shown_below_the_task_that_contains_them() -> None:
+    tasks = ["prepare", "fit/train", "fit/eval/score", "fit/eval", "fit", "fit-2/a", "fit-2", "end"]
+    shown = [(tasks[index], label, depth) for index, label, depth in nested(tasks)]
+    assert shown == [
+        ("prepare", "prepare", 0),
+        ("fit", "fit", 0),
+        ("fit/train", "train", 1),
+        ("fit/eval", "eval", 1),
+        ("fit/eval/score", "score", 2),
+        ("fit-2", "fit-2", 0),
+        ("fit-2/a", "a", 1),
+        ("end", "end", 0),
+    ]
 
 
 LEVEL = """\

@@ -13,10 +13,11 @@ from playwright.async_api import FloatRect, Locator, expect
 
 from tests.e2e.sessions import checked
 from tests.hub import RunningHub
-from tests.testbed.wait import wait_until_async
+from tests.testbed.wait import wait_until, wait_until_async
 
 from .conftest import Opener
 from .entities_page import Entities
+from .test_every_page import NARROW, violations_in_both_themes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
@@ -228,3 +229,96 @@ async def test_schedule_and_trigger_are_created(
         assert (trigger["name"], trigger["is_enabled"]) == ("push", True)
     finally:
         rest.delete(f"/pipelines/{name}")
+
+
+CHILD = "version: 1\nname: {name}-child\ntasks: [{{name: judge, kind: approval}}]\n"
+COMPARED = """\
+version: 1
+name: {name}
+parameters:
+- {{name: label, default: first}}
+defaults:
+  resources: {{cpu: 1, mem: 512m}}
+tasks:
+- name: fit
+  command: |
+    echo trained > model.txt; echo '{{"loss": 0.125, "test": {{"f1": 0.75}}}}' > metrics.json
+  outputs: [model.txt, metrics.json]
+  cache: {{parameters: []}}
+- {{name: review, kind: pipeline, pipeline: {name}-child, needs: [fit]}}
+"""
+
+
+def finish_run(rest: httpx.Client, pipeline: str, label: str) -> str:
+    """Run a pipeline of ``COMPARED`` until it waits for the approval; return the run's id."""
+    body = {"parameters": {"label": label}}
+    key = str(checked(rest.post(f"/pipelines/{pipeline}/runs", json=body), 202)["id"])
+
+    def is_waiting() -> bool:
+        runs = checked(rest.get(f"/pipeline-runs/{key}"), 200)["task_runs"]
+        statuses = {each["task"]: each["status"] for each in runs}
+        assert statuses["fit"] != "failed", runs
+        return statuses["review/judge"] == "awaiting-approval"
+
+    wait_until(is_waiting, 120, "the run to wait for its approval")
+    return key
+
+
+async def test_results_of_runs_are_shown_and_compared(
+    opened: Opener[Entities], rest: httpx.Client
+) -> None:
+    name = f"pipe-{secrets.token_hex(3)}"
+    for text in (CHILD, COMPARED):
+        checked(rest.post("/pipelines", json={"definition": text.format(name=name)}), 201)
+    try:
+        first, second = (finish_run(rest, name, label) for label in ("first", "second"))
+        ui = await opened(Entities, "user2", f"/pipelines?tab=runs&run={first}")
+        page, drawer = ui.page, ui.drawer
+        graph = page.get_by_role("group", name="Graph of the tasks")
+        fit = graph.locator("[data-id=fit]")
+        await fit.get_by_text("Succeeded").wait_for()
+        await expect(fit).not_to_contain_text("from the cache")
+        # The task of the sub-pipeline is inside the box of the task that contains it.
+        outer = await graph.locator("[data-id=review]").bounding_box()
+        inner = await graph.locator("[data-id='review/judge']").bounding_box()
+        assert outer is not None and inner is not None
+        assert outer["x"] < inner["x"] and outer["y"] < inner["y"]
+        assert inner["x"] + inner["width"] < outer["x"] + outer["width"]
+        assert inner["y"] + inner["height"] < outer["y"] + outer["height"]
+        # It is also below it in the table.
+        review = drawer.get_by_role("row").filter(has_text="review")
+        judge = drawer.get_by_role("row").filter(has_text="judge")
+        await judge.get_by_text("Needs approval").wait_for()
+        await review.get_by_role("button", name="Collapse row").click()
+        await expect(judge).to_be_hidden()
+        await page.get_by_role("tab", name="Results").click()
+        await drawer.get_by_role("row", name="loss 0.125 test.f1 0.75").wait_for()
+        await page.get_by_role("button", name="model.txt").click()
+        await page.get_by_text("trained").wait_for()
+        await ui.open(f"/pipelines?tab=runs&run={second}")
+        await fit.get_by_text("from the cache").wait_for()
+        row = drawer.get_by_role("row").filter(has_text="from the cache")
+        await row.get_by_text("Succeeded").wait_for()
+        assert await violations_in_both_themes(page) == []
+        await ui.open("/pipelines?tab=comparison")
+        await page.get_by_role("combobox", name="Pipeline").click()
+        await page.keyboard.type(name)
+        await page.locator(".ant-select-item-option", has_text=name).first.click()
+        rows = page.locator(".ant-table-row")
+        await expect(rows).to_have_count(2)
+        header = page.get_by_role("columnheader", name="label")
+        await header.click()
+        await expect(rows.first).to_contain_text("first")
+        await header.click()
+        await expect(rows.first).to_contain_text("second")
+        await expect(rows.first).to_contain_text("0.125")
+        await expect(page.get_by_role("columnheader", name="test.f1")).to_be_visible()
+        assert await violations_in_both_themes(page) == []
+        await page.set_viewport_size(NARROW)
+        fits = "() => document.documentElement.scrollWidth <= window.innerWidth"
+        assert await page.evaluate(fits)
+    finally:
+        for each in (first, second):
+            rest.delete(f"/pipeline-runs/{each}")
+        for each in (name, f"{name}-child"):
+            rest.delete(f"/pipelines/{each}")

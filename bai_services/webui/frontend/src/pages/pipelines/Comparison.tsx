@@ -1,5 +1,5 @@
 import { useState } from 'react';
-import { Flex, Select, Table, type TableColumnType } from 'antd';
+import { Flex, Select, Table, Typography, type TableColumnType } from 'antd';
 import { useQueries, useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
@@ -12,6 +12,8 @@ import { Status } from './Status';
 
 const MAX_PIPELINES = 200;
 const MAX_RUNS = 20;
+// Two runs may have been created in the same minute.
+const ID_CHARACTERS = 8;
 
 interface Row {
   run: PipelineRun;
@@ -59,9 +61,12 @@ export function Comparison({ pipelineId, onSelect }: ComparisonProps) {
       title: t('pipeline-runs.run'),
       fixed: 'left',
       render: (_, { run }) => (
-        <Link to="/pipelines" search={{ tab: 'runs', run: run.id }}>
-          {formatTime(run.created_at, i18n.language)}
-        </Link>
+        <>
+          <Link to="/pipelines" search={{ tab: 'runs', run: run.id }}>
+            {formatTime(run.created_at, i18n.language)}
+          </Link>{' '}
+          <Typography.Text type="secondary">{run.id.slice(0, ID_CHARACTERS)}</Typography.Text>
+        </>
       )
     },
     { title: t('pipeline-runs.status'), render: (_, { run }) => <Status status={run.status} /> },

@@ -65,7 +65,12 @@ export function Results({ runId }: { runId: string }) {
                 );
               }
               return type === 'file' ? (
-                <Button type="link" size="small" onClick={() => setOpen(path)}>
+                <Button
+                  type="link"
+                  size="small"
+                  style={{ paddingInline: 0 }}
+                  onClick={() => setOpen(path)}
+                >
                   {name}
                 </Button>
               ) : (

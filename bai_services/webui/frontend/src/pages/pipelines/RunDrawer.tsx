@@ -4,6 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { Tag } from '../../components/Tag';
 import { formatDuration, formatTime } from '../../components/time';
 import { UserText } from '../../components/UserText';
 import { meQuery } from '../../data/accounts/me';
@@ -18,7 +19,7 @@ import {
   type TaskRun
 } from '../../data/pipelines/pipelines';
 import { Gantt } from './Gantt';
-import { tasksOfRuns } from './layout';
+import { isInside, nestedRuns, tasksOfRuns, type Nested } from './layout';
 import { Results } from './Results';
 import { Status } from './Status';
 import { TaskGraph } from './TaskGraph';
@@ -97,7 +98,7 @@ function Details({ detail, now }: { detail: PipelineRunDetail; now: number }) {
   const [selected, setSelected] = useState<string>();
   const { run, task_runs: runs } = detail;
   const tasks = useMemo(() => tasksOfRuns(runs), [runs]);
-  const shown = selected ? runs.filter(({ task }) => task === selected) : runs;
+  const shown = selected ? runs.filter(({ task }) => isInside(task, selected)) : runs;
   const parameters = Object.entries(run.parameters);
   return (
     <>
@@ -158,17 +159,18 @@ function Tasks({ runs, run }: { runs: readonly TaskRun[]; run: PipelineRun }) {
       ? formatDuration((new Date(end).getTime() - new Date(start).getTime()) / 1000, i18n.language)
       : '–';
   return (
-    <Table<TaskRun>
+    <Table<Nested<TaskRun>>
       size="small"
       rowKey={({ task, index }) => `${task}/${index}`}
-      dataSource={[...runs]}
+      dataSource={nestedRuns(runs)}
+      expandable={{ defaultExpandAllRows: true }}
       pagination={{ pageSize: 50, hideOnSinglePage: true, showSizeChanger: false }}
       scroll={{ x: 'max-content' }}
       columns={[
         {
           title: t('pipeline-runs.task'),
           render: (_, each) => (
-            <UserText text={each.item ? `${each.task} (${each.item})` : each.task} />
+            <UserText text={each.item ? `${each.label} (${each.item})` : each.label} />
           )
         },
         {
@@ -176,6 +178,7 @@ function Tasks({ runs, run }: { runs: readonly TaskRun[]; run: PipelineRun }) {
           render: (_, each) => (
             <Flex gap="small" align="center">
               <Status status={each.status} />
+              {each.is_cached && <Tag>{t('pipeline-runs.cached')}</Tag>}
               {each.status === 'awaiting-approval' && <Answer run={run} task={each.task} />}
             </Flex>
           )

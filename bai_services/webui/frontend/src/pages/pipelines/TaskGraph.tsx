@@ -14,10 +14,14 @@ import { theme } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { useThemeMode } from '../../app/theme';
 import { UserText } from '../../components/UserText';
-import { NODE, positionsOf, type GraphTask } from './layout';
+import { NODE, positionsOf, shortName, shownEdges, type GraphTask } from './layout';
 import { Status } from './Status';
 
-export type TaskNode = Node<{ task: GraphTask; isEditable?: boolean }, 'task'>;
+/** `isContainer`: the box contains the tasks of a sub-pipeline. */
+export type TaskNode = Node<
+  { task: GraphTask; isEditable?: boolean; isContainer?: boolean },
+  'task'
+>;
 
 export const NODE_TYPES = { task: TaskBox };
 
@@ -46,23 +50,31 @@ export function TaskGraph({ tasks, height, selected, onSelect }: TaskGraphProps)
       ),
     [shape]
   );
-  const nodes: TaskNode[] = tasks.map(task => ({
-    id: task.name,
-    type: 'task',
-    position: positions.get(task.name) ?? { x: 0, y: 0 },
-    data: { task },
-    selected: task.name === selected,
-    ...NODE
+  const containers = new Set([...positions.values()].map(({ parent }) => parent));
+  const running = new Set(tasks.filter(isRunning).map(({ name }) => name));
+  const nodes = tasks
+    .map((task): TaskNode => {
+      const { x, y, width, height, parent } = positions.get(task.name) ?? { x: 0, y: 0, ...NODE };
+      return {
+        id: task.name,
+        type: 'task',
+        position: { x, y },
+        data: { task, isContainer: containers.has(task.name) },
+        selected: task.name === selected,
+        ...(parent && { parentId: parent }),
+        width,
+        height
+      };
+    })
+    // React Flow requires a containing node before its nodes.
+    .sort((one, other) => depthOf(one) - depthOf(other));
+  const edges: Edge[] = shownEdges(tasks).map(({ source, target }) => ({
+    id: `${source}→${target}`,
+    source,
+    target,
+    animated: running.has(target),
+    style: { stroke: token.colorTextTertiary }
   }));
-  const edges: Edge[] = tasks.flatMap(({ name, needs, status }) =>
-    needs.map(need => ({
-      id: `${need}→${name}`,
-      source: need,
-      target: name,
-      animated: status === 'running',
-      style: { stroke: token.colorTextTertiary }
-    }))
-  );
   return (
     <div
       role="group"
@@ -90,7 +102,11 @@ export function TaskGraph({ tasks, height, selected, onSelect }: TaskGraphProps)
   );
 }
 
-function TaskBox({ data: { task, isEditable }, selected }: NodeProps<TaskNode>) {
+const isRunning = ({ status }: GraphTask) => status === 'running';
+const depthOf = ({ id }: TaskNode) => id.split('/').length;
+
+function TaskBox({ data, selected, width, height }: NodeProps<TaskNode>) {
+  const { task, isEditable, isContainer } = data;
   const { t } = useTranslation();
   const { token } = theme.useToken();
   const handle: CSSProperties = isEditable
@@ -99,11 +115,12 @@ function TaskBox({ data: { task, isEditable }, selected }: NodeProps<TaskNode>) 
   return (
     <div
       style={{
-        ...NODE,
+        width: width ?? NODE.width,
+        height: height ?? NODE.height,
         boxSizing: 'border-box',
         padding: '6px 10px',
         borderRadius: 8,
-        background: token.colorBgContainer,
+        background: isContainer ? token.colorFillQuaternary : token.colorBgContainer,
         color: token.colorText,
         border: `1px solid ${selected ? token.colorPrimary : token.colorBorder}`,
         overflow: 'hidden',
@@ -113,7 +130,7 @@ function TaskBox({ data: { task, isEditable }, selected }: NodeProps<TaskNode>) 
     >
       <Handle type="target" position={Position.Left} style={handle} />
       <strong>
-        <UserText text={task.name} />
+        <UserText text={shortName(task.name)} />
       </strong>
       <div style={{ fontSize: 12 }}>
         {task.status ? (
@@ -122,6 +139,7 @@ function TaskBox({ data: { task, isEditable }, selected }: NodeProps<TaskNode>) 
           t(`pipelines.kind-${task.kind}`, task.kind)
         )}
         {task.count && ` ${task.count.ended}/${task.count.total}`}
+        {task.isCached && ` ${t('pipeline-runs.cached')}`}
       </div>
       <Handle type="source" position={Position.Right} style={handle} />
     </div>

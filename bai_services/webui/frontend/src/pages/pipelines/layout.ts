@@ -8,43 +8,144 @@ export interface GraphTask {
   status?: string;
   /** Number of task runs of a mapped task, and how many of them have ended. */
   count?: { total: number; ended: number };
+  /** The outputs of all task runs were taken from an earlier run. */
+  isCached?: boolean;
 }
 
-export const NODE = { width: 190, height: 56 } as const;
+/** Place of a task; that of a task in a sub-pipeline is relative to the containing task. */
+export interface Place {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+  /** Name of the containing task. */
+  parent?: string;
+}
 
-/** Return the position of each task, to the right of its dependencies. */
-export function positionsOf(tasks: readonly GraphTask[]): Map<string, { x: number; y: number }> {
-  const graph = new graphlib.Graph();
-  graph.setGraph({ rankdir: 'LR', nodesep: 24, ranksep: 60 });
-  graph.setDefaultEdgeLabel(() => ({}));
-  for (const { name } of tasks) {
-    graph.setNode(name, { ...NODE });
-  }
-  for (const { name, needs } of tasks) {
-    for (const need of needs) {
-      graph.setEdge(need, name);
+export const NODE = { width: 210, height: 56 } as const;
+/** A containing task has a header with its name and status, and a margin around its tasks. */
+const HEADER = 56;
+const MARGIN = 16;
+const SEPARATOR = '/';
+
+const parentOf = (name: string) => name.slice(0, Math.max(name.lastIndexOf(SEPARATOR), 0));
+/** The names of the tasks that contain a task, the outermost first, and the task itself. */
+const pathOf = (name: string) => {
+  const parts = name.split(SEPARATOR);
+  return parts.map((_, index) => parts.slice(0, index + 1).join(SEPARATOR));
+};
+export const shortName = (name: string) => name.slice(name.lastIndexOf(SEPARATOR) + 1);
+
+function grouped<T>(items: readonly T[], keyOf: (item: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group) {
+      group.push(item);
+    } else {
+      groups.set(key, [item]);
     }
   }
-  layout(graph);
-  return new Map(
-    tasks.map(({ name }) => {
-      const { x, y } = graph.node(name);
-      return [name, { x: x - NODE.width / 2, y: y - NODE.height / 2 }];
-    })
-  );
+  return groups;
 }
+
+/**
+ * Return the place of each task, to the right of its dependencies. The tasks of a sub-pipeline are
+ * inside the containing task.
+ */
+export function positionsOf(tasks: readonly GraphTask[]): Map<string, Place> {
+  const levels = grouped(
+    tasks.map(({ name }) => name),
+    parentOf
+  );
+  const edges = shownEdges(tasks);
+  const places = new Map<string, Place>();
+  const arrange = (parent: string): { width: number; height: number } => {
+    const graph = new graphlib.Graph();
+    graph.setGraph({ rankdir: 'LR', nodesep: 24, ranksep: 60 });
+    graph.setDefaultEdgeLabel(() => ({}));
+    const names = levels.get(parent) ?? [];
+    for (const name of names) {
+      graph.setNode(name, levels.has(name) ? arrange(name) : { ...NODE });
+    }
+    for (const { source, target } of edges) {
+      if (graph.hasNode(source) && graph.hasNode(target)) {
+        graph.setEdge(source, target);
+      }
+    }
+    layout(graph);
+    const inner = parent ? { parent } : {};
+    const shift = parent ? { x: MARGIN, y: HEADER } : { x: 0, y: 0 };
+    for (const name of names) {
+      const { x, y, width, height } = graph.node(name);
+      const left = x - width / 2 + shift.x;
+      places.set(name, { x: left, y: y - height / 2 + shift.y, width, height, ...inner });
+    }
+    const { width = 0, height = 0 } = graph.graph();
+    return { width: width + 2 * MARGIN, height: height + HEADER + MARGIN };
+  };
+  arrange('');
+  return places;
+}
+
+/**
+ * Return the edges between tasks of the same level: the dependency of a task on a task outside its
+ * sub-pipeline is one of the containing task.
+ */
+export function shownEdges(tasks: readonly GraphTask[]): { source: string; target: string }[] {
+  const edges = new Map<string, { source: string; target: string }>();
+  for (const { name, needs } of tasks) {
+    const target = pathOf(name);
+    for (const need of needs) {
+      const source = pathOf(need);
+      const level = source.findIndex((each, index) => each !== target[index]);
+      const [from, to] = [source[level], target[level]];
+      // Else the task follows a task that it contains.
+      if (from !== undefined && to !== undefined) {
+        edges.set(`${from}→${to}`, { source: from, target: to });
+      }
+    }
+  }
+  return [...edges.values()];
+}
+
+/** A row of a table with the rows of its sub-pipeline; `label` is the name without prefix. */
+export type Nested<T> = T & { label: string; children?: Nested<T>[] };
+
+/** Nest task runs in the runs of the tasks that contain them. */
+export function nestedRuns<T extends { task: string }>(runs: readonly T[]): Nested<T>[] {
+  const all = runs.map((run): Nested<T> => ({ ...run, label: shortName(run.task) }));
+  const containers = new Map(all.map(row => [row.task, row]));
+  const levels = grouped(all, ({ task }) => parentOf(task));
+  for (const [parent, rows] of levels) {
+    const container = containers.get(parent);
+    if (container) {
+      container.children = rows;
+    }
+  }
+  // A selection may lack the containing task.
+  return [...levels].flatMap(([parent, rows]) => (containers.has(parent) ? [] : rows));
+}
+
+/** Return whether a task is `container`, or inside its sub-pipeline. */
+export const isInside = (task: string, container: string) =>
+  task === container || task.startsWith(container + SEPARATOR);
 
 const OPEN = ['awaiting-approval', 'running', 'queued', 'retrying', 'waiting'];
 const WORST = ['failed', 'blocked', 'cancelled'];
 
 /** Combine the task runs of each task into one task. */
 export function tasksOfRuns(
-  runs: readonly { task: string; kind: string; needs: readonly string[]; status: string }[]
+  runs: readonly {
+    task: string;
+    kind: string;
+    needs: readonly string[];
+    status: string;
+    is_cached: boolean;
+  }[]
 ): GraphTask[] {
-  const byTask = new Map<string, typeof runs>();
-  for (const run of runs) {
-    byTask.set(run.task, [...(byTask.get(run.task) ?? []), run]);
-  }
+  const byTask = grouped(runs, ({ task }) => task);
   return [...byTask].flatMap(([name, own]) => {
     const [first] = own;
     if (!first) {
@@ -60,6 +161,7 @@ export function tasksOfRuns(
         // A task with `for_each` over an empty list has no task runs, so it is not in the graph.
         needs: first.needs.filter(need => byTask.has(need)),
         status: shown ?? first.status,
+        isCached: own.every(run => run.is_cached),
         ...(own.length > 1 && { count: { total: own.length, ended } })
       }
     ];
