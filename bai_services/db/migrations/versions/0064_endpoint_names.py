@@ -10,7 +10,7 @@ from alembic import op
 
 from bai_services.db.tables.base import UtcDateTime
 
-revision = "0069"
+revision = "0064"
 down_revision = "0063"
 
 
