@@ -525,6 +525,8 @@ NOT_FROM_USERS = {
     "pipelines.results.artifact_paths",
     "pipelines.settings.merged",
     "pipelines.subpipelines.expanded",
+    "pipelines.subpipelines.nested",
+    "pipelines.notices.is_of_run",
     # The names of endpoints are checked when they are created.
     "serving.names.EndpointAddresses.path_of",
     # Its arguments come from the settings of the agent.
@@ -596,6 +598,9 @@ NOT_FROM_USERS = {
     "notifications.conditions.changes_of",
     "notifications.events.budget_warning",
     "notifications.events.folder_shared",
+    "notifications.events.approval_requested",
+    "notifications.events.rollout_failed",
+    "notifications.events.run_ended",
     "notifications.events.session_preempted",
     "notifications.events.session_stops",
     "notifications.session_events.event_of",

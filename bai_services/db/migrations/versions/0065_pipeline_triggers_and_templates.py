@@ -1,6 +1,6 @@
 """Triggers by files and by other pipelines; templates of pipelines; tasks from the cache.
 
-Follows 0063; created 2026-11-27.
+Follows 0064; created 2026-11-27.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0066"
-down_revision = "0063"
+revision = "0065"
+down_revision = "0064"
 
 
 def upgrade() -> None:
