@@ -81,7 +81,8 @@ async def test_model_is_listed_cloned_deployed_and_imported(bai: Bai, api: Api) 
     cloned = await bai("model", "clone", "tiny", "mine", by="user")
     assert cloned.stdout == "model tiny cloned to folder mine\n"
     deployed = await bai("model", "deploy", "tiny", "-r", "cpu=1", "-r", "mem=1g", by="user")
-    assert "endpoint tiny created: /services/bai-serve/tiny/" in deployed.stdout
+    url = f"{api.url.partition('/services/')[0]}/services/bai-serve/tiny/"
+    assert f"endpoint tiny created: {url}; see" in deployed.stdout
 
     requested = await bai("model", "import", "org/tiny", "--folder", "imported", by="user")
     assert "waits for the approval" in requested.stdout

@@ -97,6 +97,7 @@ async def test_autoscaling(bai: Bai, api: Api) -> None:
     await runner.step()
     shown = await bai("service", "info", "chat", by="user")
     text = re.sub(r"(?m)^(created_at +).*$", r"\1TIME", shown.stdout)
+    text = re.sub(r"http://127.0.0.1:\d+", "http://HUB", text)
     compare("service-info", normalized(text))
     key = (await bai("service", "info", "chat", "--json", by="user")).document["id"]
     load = {"id": key, "in_flight": 9, "queued": 1}

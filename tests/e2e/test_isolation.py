@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -14,6 +15,8 @@ from tornado.websocket import websocket_connect
 from bai_labext.apps.catalogue import CATALOGUE
 from tests.e2e.sessions import checked, start, stop
 from tests.hub import RunningHub
+from tests.testbed.docker_engine import DockerEngine
+from tests.testbed.wait import wait_until
 from tests.testbed.websocket import open_websocket
 
 pytestmark = pytest.mark.e2e
@@ -156,3 +159,52 @@ except OSError as error:
     assert await run_inside(docker_hub, "user2", second, port_of_jupyter) == "closed"
     stop(mine, first["id"])
     stop(theirs, second["id"])
+
+
+@pytest.mark.docker
+async def test_replicas_are_closed_to_sessions_of_others(
+    docker_hub: RunningHub, docker_engine: DockerEngine
+) -> None:
+    """No path to a replica bypasses the gateway: neither its network nor a port of the machine."""
+    mine, theirs, name = docker_hub.rest("user"), docker_hub.rest("user2"), "isolated-replica"
+    settings = {
+        "variant": "cmd",
+        "command": "exec python3 -m http.server --bind 127.0.0.1 $PORT",
+        "request": {"resources": {"cpu": "1", "mem": "256m"}},
+    }
+    checked(mine.post("/endpoints", json={"name": name, "settings": settings}), 201)
+    second = start(theirs, "network-c")
+
+    def ready() -> str:
+        found = checked(mine.get(f"/endpoints/{name}/replicas"), 200)["items"]
+        return next((each["id"] for each in found if each["phase"] == "ready"), "")
+
+    try:
+        key = wait_until(ready, 180, "a replica")
+        filters = {"label": f"bai.session-id={key}"}
+        (container,) = docker_engine.client.containers.list(filters=filters)
+        networks = container.attrs["NetworkSettings"]
+        assert not any(networks["Ports"].values()), "no port is published on the machine"
+        token = (docker_hub.home / "secrets" / "gateway-token").read_text().strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        async with httpx.AsyncClient(timeout=10) as http:
+            answer = await http.get(f"{docker_hub.api}/gateway/routes", headers=headers)
+        table = checked(answer, 200)
+        (url,) = (each["replicas"][0]["url"] for each in table["endpoints"] if each["name"] == name)
+        target = urlsplit(url).hostname, urlsplit(url).port
+        reach = f"""
+import socket
+try:
+    socket.create_connection({target}, timeout=3)
+    print("reached")
+except OSError:
+    print("closed")
+"""
+        assert await run_inside(docker_hub, "user2", second, reach) == "closed"
+        # Positive control: the machine of the gateway reaches it, but not without its secret.
+        async with httpx.AsyncClient(timeout=10) as http:
+            response = await http.get(url)
+        assert response.status_code in (302, 401, 403), response.status_code
+    finally:
+        checked(mine.delete(f"/endpoints/{name}"), 200)
+        stop(theirs, second["id"])

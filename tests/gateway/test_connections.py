@@ -24,6 +24,9 @@ from .conftest import TOKEN, Bed, Upstream, both_engines, endpoint_route, token_
 
 HEAD = f"Host: x\r\nAuthorization: Bearer {TOKEN}\r\n"
 
+# How a websocket shows that its connection has ended.
+ENDS = (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR)
+
 
 async def raw(bed: Bed, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     reader, writer = await asyncio.open_connection("127.0.0.1", bed.gateways[0].port, limit=2**16)
@@ -87,6 +90,33 @@ async def test_expired_token_ends_its_running_request(bed: Bed, upstream: Upstre
     bed.gateways[0].sweep(time.monotonic())
     async with await waiting as response:
         assert response.status == 401
+
+
+@both_engines
+@pytest.mark.parametrize("reason", ["expired", "revoked", "deleted"])
+async def test_stream_and_websocket_end_with_their_token(
+    bed: Bed, upstream: Upstream, reason: str
+) -> None:
+    expires_at = time.time() + 2 if reason == "expired" else None
+    await bed.set(endpoint_route(upstream.route(), tokens=(token_route(expires_at=expires_at),)))
+    async with (
+        bed.http.get(bed.url("/stream")) as stream,
+        bed.http.ws_connect(bed.url("/ws")) as socket,
+    ):
+        await stream.content.readuntil(b"\n\n")
+        await socket.send_str("a")
+        assert (await socket.receive()).data == "echo a"
+        began = time.monotonic()
+        if reason == "revoked":
+            await bed.manager.set(endpoint_route(upstream.route(), tokens=()))
+        elif reason == "deleted":
+            await bed.manager.set()
+        async with asyncio.timeout(10):
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await stream.read()
+            assert (await socket.receive()).type in ENDS
+        assert time.monotonic() - began < 5
+    await wait_until_async(lambda: not upstream.running, 5, "the end at the replica")
 
 
 async def test_requests_that_wait_end_with_their_token(bed: Bed, upstream: Upstream) -> None:

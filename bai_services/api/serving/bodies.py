@@ -202,10 +202,12 @@ class EndpointChange(EndpointLimits):
 
 class NewRevision(Body):
     """Missing settings are taken from the target revision. ``is_applied``: false only saves the
-    revision; ``POST /endpoints/{key}/rollback`` begins its rollout later.
+    revision; ``POST /endpoints/{key}/rollback`` begins its rollout later. ``last_revision``: the
+    number of the newest revision that you have read; if there is a newer one, you get a conflict.
     """
 
     is_applied: bool = True
+    last_revision: Count | None = None
     settings: Settings = Settings()
     definition: Definition | None = None
     definition_file: ShortText | None = None

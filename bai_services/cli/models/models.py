@@ -25,6 +25,7 @@ from ..command import (
     parse_pairs,
     segment,
 )
+from ..serving.options import absolute_url
 
 COLUMNS = ("folder", "title", "version", "task", "license", "size", "fits", "project", "problem")
 _VERSION_COLUMNS = ("version", "folder", "is_latest", "size", "created_at", "id")
@@ -111,7 +112,9 @@ async def info(connection: Connection, name: str, *, readme: bool, as_json: bool
     output.print_fields(await connection.client.get(_path(name)), as_json=as_json)
 
 
-@model.command(epilog=example("bai model versions llama-3"))
+@model.command(
+    short_help="List the versions of a model.", epilog=example("bai model versions llama-3")
+)
 @click.argument("name")
 @page_options
 @json_option
@@ -212,7 +215,8 @@ async def deploy(
     body = _given({"name": endpoint, "resources": amounts or None, **options})
     made = await connection.client.post(f"{_path(name)}/deployment", body)
     output.print_done(
-        f"endpoint {made['name']} created: {made['url']}; see `bai service info {made['name']}`",
+        f"endpoint {made['name']} created: {absolute_url(connection, made['url'])}; see "
+        f"`bai service info {made['name']}`",
         made,
         as_json=as_json,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urljoin
 
 import click
 
@@ -17,7 +18,7 @@ from bai_services.core.serving.rollout import Strategy
 from bai_services.core.serving.settings import MAX_REPLICAS
 from bai_services.core.sessions.kernel_group import MAX_KERNELS
 
-from ..command import Choice, parse_pairs, segment, with_options
+from ..command import Choice, Connection, parse_pairs, segment, with_options
 
 # Options by target: limits of the endpoint, settings of a revision, fields of the replicas'
 # sessions, health check, and rollout.
@@ -206,6 +207,11 @@ def limit_options(command: _Command) -> _Command:
 
 def endpoint_path(name: str) -> str:
     return f"/endpoints/{segment(name)}"
+
+
+def absolute_url(connection: Connection, url: str) -> str:
+    """Return the address of an endpoint for clients; REST has only the path at the Hub's host."""
+    return urljoin(connection.client.url, url)
 
 
 def given_fields(options: Mapping[str, Any]) -> dict[str, Any]:

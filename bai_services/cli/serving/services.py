@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -21,6 +22,7 @@ from ..command import (
 )
 from ..usage.reports import TOKEN_TEXTS, endpoint_usage
 from .options import (
+    absolute_url,
     endpoint_path,
     given_fields,
     limit_options,
@@ -92,7 +94,8 @@ async def create(
     body = given_fields({"name": name, "project": project, "replicas": replicas})
     body |= limits_request(options) | given_scaling(options) | revision_request(options)
     made = await connection.client.post("/endpoints", body)
-    output.print_done(f"endpoint {name} created: {made['url']}", made, as_json=as_json)
+    url = absolute_url(connection, made["url"])
+    output.print_done(f"endpoint {name} created: {url}", made, as_json=as_json)
 
 
 @service.command("list", epilog=example("bai service list"))
@@ -125,6 +128,8 @@ async def info(connection: Connection, name: str, *, as_json: bool) -> None:
     found = await connection.client.get(endpoint_path(name))
     if not as_json:
         del found["problem_coded"], found["scaling_reason_coded"]
+        found["url"] = absolute_url(connection, found["url"])
+        found["weights"] = await _weights_text(connection, name, found["weights"])
         if found["scaling"] is not None:
             rule = found["scaling"]
             found |= {"scaling": rule_text(rule), "measure": measure_text(rule)}
@@ -133,11 +138,23 @@ async def info(connection: Connection, name: str, *, as_json: bool) -> None:
     output.print_fields(found, as_json=as_json)
 
 
+async def _weights_text(connection: Connection, name: str, weights: Mapping[str, int]) -> str:
+    """Return the shares of the revisions with their numbers."""
+    page = await connection.client.get(f"{endpoint_path(name)}/revisions")
+    numbers = {each["id"]: each["number"] for each in page["items"]}
+    total = sum(weights.values()) or 1
+    return ", ".join(
+        f"revision {numbers.get(key, key)}: {100 * weight / total:g} %"
+        for key, weight in weights.items()
+    )
+
+
 @service.command(
+    short_help="Change an endpoint, or create a revision.",
     epilog=example(
         "bai service update hello --command 'python3 server.py'",
         "bai service update hello --min 1 --max 4 --target 8",
-    )
+    ),
 )
 @click.argument("name")
 @click.option(
@@ -187,7 +204,10 @@ async def scale(connection: Connection, name: str, replicas: int, *, as_json: bo
     output.print_done(f"endpoint {name} gets {replicas} replicas", made, as_json=as_json)
 
 
-@service.command(epilog=example("bai service rollout hello"))
+@service.command(
+    short_help="List the last revisions of an endpoint.",
+    epilog=example("bai service rollout hello"),
+)
 @click.argument("name")
 @page_options
 @json_option
@@ -223,7 +243,9 @@ async def rollback(connection: Connection, name: str, revision: int, *, as_json:
     )
 
 
-@service.command(epilog=example("bai service promote hello"))
+@service.command(
+    short_help="Continue a rollout that waits for it.", epilog=example("bai service promote hello")
+)
 @click.argument("name")
 @json_option
 @connected
@@ -234,7 +256,9 @@ async def promote(connection: Connection, name: str, *, as_json: bool) -> None:
     output.print_done(f"revision {revision} of endpoint {name} promoted", made, as_json=as_json)
 
 
-@service.command(epilog=example("bai service pause hello"))
+@service.command(
+    short_help="Stop all replicas of an endpoint.", epilog=example("bai service pause hello")
+)
 @click.argument("name")
 @json_option
 @connected
@@ -254,7 +278,9 @@ async def resume(connection: Connection, name: str, *, as_json: bool) -> None:
     output.print_done(f"endpoint {name} resumed", made, as_json=as_json)
 
 
-@service.command(epilog=example("bai service replicas hello"))
+@service.command(
+    short_help="List the replicas of an endpoint.", epilog=example("bai service replicas hello")
+)
 @click.argument("name")
 @page_options
 @json_option
@@ -274,7 +300,10 @@ async def replicas(
     output.print_page(page, _REPLICA_COLUMNS, as_json=as_json, empty="no replicas")
 
 
-@service.command(epilog=example("bai service history hello 6f1b2c3d-0000-4000-8000-000000000000"))
+@service.command(
+    short_help="List the phases of a replica.",
+    epilog=example("bai service history hello 6f1b2c3d-0000-4000-8000-000000000000"),
+)
 @click.argument("name")
 @click.argument("replica")
 @page_options
@@ -296,7 +325,9 @@ async def history(
     output.print_page(page, _CHANGE_COLUMNS, as_json=as_json, empty="no changes yet")
 
 
-@service.command(epilog=example("bai service log hello"))
+@service.command(
+    short_help="List the actions on an endpoint.", epilog=example("bai service log hello")
+)
 @click.argument("name")
 @page_options
 @json_option
@@ -310,7 +341,9 @@ async def log(
     output.print_page(page, _ACTION_COLUMNS, as_json=as_json, empty="no actions")
 
 
-@service.command(epilog=example("bai service scalings hello"))
+@service.command(
+    short_help="List the last changes by autoscaling.", epilog=example("bai service scalings hello")
+)
 @click.argument("name")
 @page_options
 @json_option
@@ -330,7 +363,10 @@ async def scalings(
     output.print_page(page, _SCALING_COLUMNS, as_json=as_json, empty="no changes yet")
 
 
-@service.command(epilog=example("bai service usage hello"))
+@service.command(
+    short_help="List requests and tokens by day and token.",
+    epilog=example("bai service usage hello"),
+)
 @click.argument("name")
 @page_options
 @json_option
@@ -356,7 +392,7 @@ async def usage(
     output.print_page(page, _USAGE_COLUMNS, as_json=as_json, empty="no requests yet")
 
 
-@service.command(epilog=example("bai service rm hello"))
+@service.command(short_help="Delete an endpoint.", epilog=example("bai service rm hello"))
 @click.argument("name")
 @json_option
 @connected

@@ -29,6 +29,7 @@ async def check(connection: Connection, file: Path, *, as_json: bool) -> None:
 
 @click.command(
     "try",
+    short_help="Start one replica as a trial.",
     epilog=example(
         "bai service try --variant cmd --command 'python3 server.py' -r cpu=1 -r mem=1g",
         "bai service try --model-folder mine --definition-file model-definition.yaml",

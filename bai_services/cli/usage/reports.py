@@ -194,6 +194,7 @@ def _endpoint_options(command: _Command) -> _Command:
 
 @click.command(
     "usage-report",
+    short_help="Report the usage of your endpoints.",
     epilog=example("bai service usage-report", "bai service usage-report --by token --every day"),
 )
 @_endpoint_options

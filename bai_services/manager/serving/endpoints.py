@@ -249,6 +249,9 @@ class Endpoints:
         ------
         InvalidRequest
             If the definition or a setting is not valid.
+        Conflict
+            If the endpoint has a newer revision than ``spec["last_revision"]``, or has changed
+            meanwhile.
         """
         row = await self.find(caller, key)
         authorizer.require(caller, "endpoint.write", target(row))
@@ -276,7 +279,13 @@ class Endpoints:
         }
         settings = await self._settings(caller, merged, spec)
         await self._sessions.check_replica(caller, replica_spec(settings, row.project_id, None))
-        number = await self._store.last_number(row.id) + 1
+        last = await self._store.last_number(row.id)
+        if spec.get("last_revision") not in (None, last):
+            raise Conflict(
+                f"revision {last} of endpoint {row.name} was created meanwhile; read it first",
+                revision=last,
+            )
+        number = last + 1
         revision = {**self._revision(row.id, settings), "number": number}
         is_applied = bool(spec.get("is_applied", True))
         action = "deploy" if is_applied else "save"

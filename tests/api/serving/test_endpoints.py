@@ -1334,6 +1334,20 @@ async def test_revision_can_be_saved_and_applied_later(api: Api) -> None:
     assert actions > {"endpoint.save", "endpoint.deploy", "endpoint.roll-back"}
 
 
+async def test_revision_of_an_outdated_form_is_refused(api: Api) -> None:
+    """Two pages that both read revision 1 must not overwrite each other's settings."""
+    user = await api.client("user")
+    await make(api, user)
+    path, change = "/endpoints/llm/revisions", {"settings": {"port": 8001}}
+    await user.post(path, {**change, "last_revision": 1})
+    with pytest.raises(Conflict, match="revision 2 of endpoint llm was created meanwhile"):
+        await user.post(path, {"settings": {"port": 8002}, "last_revision": 1})
+    await user.post(path, {"settings": {"port": 8003}, "last_revision": 2, "is_applied": False})
+    with pytest.raises(Conflict, match="revision 3"):
+        await user.post(path, {"settings": {"port": 8002}, "last_revision": 2})
+    assert [each["settings"]["port"] for each in await revisions(user)] == [8003, 8001, 8080]
+
+
 async def test_replica_may_have_several_kernels(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("admin")
     cluster = {"cluster_size": 2, "cluster_mode": "single-node"}

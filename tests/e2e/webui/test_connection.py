@@ -47,6 +47,18 @@ def manager_down(hub: RunningHub) -> Iterator[None]:
         wait_until(hub.is_up, 60, "the manager to be up again")
 
 
+async def test_pages_say_that_the_browser_is_offline(opened: Opener[Shell]) -> None:
+    """The chat page sends no request by itself that could fail."""
+    ui = await opened(Shell, "user2", "/chat")
+    await ui.page.wait_for_load_state("networkidle")
+    await ui.page.context.set_offline(True)
+    try:
+        await ui.page.get_by_text(LOST).wait_for()
+    finally:
+        await ui.page.context.set_offline(False)
+    await ui.page.get_by_text(LOST).wait_for(state="detached")
+
+
 async def test_open_pages_survive_a_restart_of_the_manager(
     opened: Opener[Shell], hub: RunningHub
 ) -> None:

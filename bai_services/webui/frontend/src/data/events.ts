@@ -63,6 +63,8 @@ export function followChanges(): void {
   });
   onSilence(() => void checkAccess(MAX_PROBE_MILLIS));
   window.addEventListener('online', retryConnection);
+  // The browser may be offline and still reach a server on this machine.
+  window.addEventListener('offline', () => void checkAccess(MAX_PROBE_MILLIS));
 }
 
 /** Open the event stream at once instead of after the current delay. */
@@ -70,6 +72,9 @@ export function retryConnection(): void {
   if (retryTimer !== undefined) {
     window.clearTimeout(retryTimer);
     void reopen();
+  } else {
+    // The stream may not have ended.
+    void checkAccess();
   }
 }
 

@@ -21,7 +21,10 @@ export const queries = new QueryClient({
   }),
   mutationCache: new MutationCache({ onError: reportFailure }),
   defaultOptions: {
+    // Otherwise requests wait silently while the browser is offline, also those to this machine.
+    mutations: { networkMode: 'always' },
     queries: {
+      networkMode: 'always',
       staleTime: STALE_MILLIS,
       // A retry of a client error would fail again.
       retry: (failures, error) =>

@@ -65,6 +65,7 @@ export function EndpointForm({ endpoint, base, onClose, onDone }: EndpointFormPr
     <FormDrawer
       endpoint={endpoint}
       initial={valuesOf(revision)}
+      last={revisions.data?.[0]?.number}
       onClose={onClose}
       onDone={onDone}
     />
@@ -73,9 +74,11 @@ export function EndpointForm({ endpoint, base, onClose, onDone }: EndpointFormPr
 
 interface FormDrawerProps extends Pick<EndpointFormProps, 'endpoint' | 'onClose' | 'onDone'> {
   initial: EndpointValues;
+  /** Number of the newest revision; later ones prevent that this form overwrites their settings. */
+  last?: number | undefined;
 }
 
-function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
+function FormDrawer({ endpoint, initial, last, onClose, onDone }: FormDrawerProps) {
   const { t } = useTranslation();
   const isWide = Grid.useBreakpoint().md ?? true;
   const [form] = Form.useForm<EndpointValues>();
@@ -83,6 +86,7 @@ function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
   const [isApplied, setIsApplied] = useState(true);
   // The settings as they were when the form was opened; polling must not change them.
   const [opened] = useState(initial);
+  const [openedLast] = useState(last);
   const { data: variants } = useQuery(variantsQuery);
   const create = useCreateEndpoint();
   const deploy = useDeploy(endpoint?.id ?? '');
@@ -103,7 +107,8 @@ function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
         ? create.mutateAsync(newEndpointOf(values, variant))
         : deploy.mutateAsync({
             ...newRevisionOf(values, variant, opened),
-            is_applied: isApplied
+            is_applied: isApplied,
+            ...(openedLast !== undefined && { last_revision: openedLast })
           }));
       onDone(saved);
     } catch (problem) {

@@ -136,6 +136,17 @@ function FactTable({ facts }: { facts: Record<string, ReactNode> }) {
   );
 }
 
+/** A long command scrolls, so that the facts and examples below it stay within reach. */
+function Command({ text }: { text: string | undefined }) {
+  return text ? (
+    <pre className="bai-command" tabIndex={0}>
+      {text}
+    </pre>
+  ) : (
+    '–'
+  );
+}
+
 /** What the replicas of a revision run; only the owner can read the command and the image. */
 function runFacts(revision: Revision | undefined) {
   const settings = revision?.settings ?? {};
@@ -149,7 +160,7 @@ function runFacts(revision: Revision | undefined) {
   return {
     variant: code(settings['variant']),
     'model-folder': code(settings['model_folder']),
-    ...('command' in settings && { command: code(settings['command']) }),
+    ...('command' in settings && { command: <Command text={text(settings['command'])} /> }),
     ...('request' in settings && {
       image: code(request['image']),
       resources: Object.keys(resources).length > 0 && <SlotTags slots={resources} />
