@@ -12,6 +12,9 @@ from bai_services.core.sessions.kernel_group import kernel_end_text
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.engines.base import Engine, EngineError, EngineUnreachable, Exit, Running
 
+# Time for calls of an engine in addition to the time between SIGTERM and SIGKILL.
+ABANDON_SECONDS = 5.0
+
 T = TypeVar("T")
 
 
@@ -76,6 +79,26 @@ async def stop(engine: Engine, running: Running, now: bool = False) -> Exit:
         If an engine does not respond; a kernel may still be running.
     """
     return (await _for_all(running, lambda one: engine.stop(one, now)))[0]
+
+
+async def abandon(engine: Engine, running: Running) -> None:
+    """Stop and remove the kernels whose engines respond; lost agents have stopped the others.
+
+    A session with one kernel needs no call, because the only agent is lost.
+    """
+    if not running.subs:
+        return
+    seconds = engine.stop_grace_seconds + ABANDON_SECONDS
+
+    async def stop_one(kernel: Running) -> None:
+        await engine.stop(kernel)
+        await engine.remove(kernel)
+
+    stops = [asyncio.ensure_future(stop_one(one)) for one in (running, *running.subs)]
+    _, late = await asyncio.wait(stops, timeout=seconds)
+    for stop in late:
+        stop.cancel()
+    await asyncio.gather(*stops, return_exceptions=True)
 
 
 async def remove(engine: Engine, running: Running) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from bai_services.client import Token
 from bai_services.core import errors
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.lifecycle import ENDED, LIVE, Status
 from bai_services.core.sessions.logs import MAX_LOG_BYTES, truncated
@@ -26,6 +27,9 @@ RESPONSE_TIMEOUT_SECONDS = 15
 Logs = tuple[str, Mapping[str, str]]
 NO_LOGS: Logs = ("", {})
 
+_LOST_CODES = frozenset(
+    {TextTemplate.AGENT_LOST_REQUEUED.code, TextTemplate.AGENTS_LOST_OFTEN.code}
+)
 UNPREPARED = frozenset({Status.SUSPENDED, Status.PENDING, Status.SCHEDULED, Status.PREPARING})
 
 
@@ -87,6 +91,14 @@ class Sessions:
 
     async def get(self, session_id: str) -> dict[str, Any]:
         return await self._get(_path(session_id))
+
+    async def has_lost_agent(self, session_id: str) -> bool:
+        """Return whether a session is stopped because it has lost an agent.
+
+        Its kernels on lost agents have stopped then.
+        """
+        coded = (await self.get(session_id))["status_coded"] or {}
+        return coded.get("code") in _LOST_CODES
 
     async def find_live(self, hub_user: str, hub_server: str) -> dict[str, Any] | None:
         """Return the live session of a Hub server, or None."""

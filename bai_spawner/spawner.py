@@ -19,10 +19,12 @@ from bai_services.engines.base import Engine, EngineUnreachable, Exit, Running
 from . import form, kernel_group, refusals
 from .progress import progress_event
 from .server import SESSION_ID, SessionServer
-from .sessions import is_ended
+from .sessions import NO_LOGS, is_ended
 from .start import Start
 
 PROGRESS_STEP_SECONDS = 0.5
+# A stop that takes longer may be waiting for the engine of a lost machine.
+LOST_CHECK_SECONDS = 2.0
 STOPPED = TextTemplate.STOPPED_THROUGH_HUB.value
 
 
@@ -78,14 +80,42 @@ class BaiSpawner(SessionServer):
             return
         engine = self.engine(running.engine)
         try:
-            ended = await kernel_group.stop(engine, running, now)
+            ended = await self._stop_unless_lost(engine, running, now)
         except EngineUnreachable as error:
             self.log.error("%s cannot be stopped now: %s", self._log_name, error)
             # The Hub discards the server's state in any case, so the manager must stop the session
             # through the agent.
             await self._cancel_in_manager(running.session_id)
             return
+        if ended is None:
+            await kernel_group.abandon(engine, running)
+            self.forget()
+            end = Exit(None, EndReason.STOPPED, STOPPED)
+            await self.sessions.report_exit(running.session_id, end, NO_LOGS, self.log)
+            return
         await self._finish(engine, running, Exit(ended.code, EndReason.STOPPED, STOPPED))
+
+    async def _stop_unless_lost(self, engine: Engine, running: Running, now: bool) -> Exit | None:
+        """Stop the kernels; return None if the session has lost an agent.
+
+        The engine of a lost machine may not respond for a minute, but its kernels have stopped.
+        """
+        stopping = asyncio.ensure_future(kernel_group.stop(engine, running, now))
+        try:
+            done, _ = await asyncio.wait({stopping}, timeout=LOST_CHECK_SECONDS)
+            is_stopped = bool(done) and stopping.exception() is None
+            if not is_stopped and await self._has_lost_agent(running.session_id):
+                return None
+            return await stopping
+        finally:
+            stopping.cancel()
+
+    async def _has_lost_agent(self, session_id: str) -> bool:
+        try:
+            return await self.sessions.has_lost_agent(session_id)
+        except errors.BaiError as error:
+            self.log.warning("Session %s cannot be read: %s", session_id, error)
+            return False
 
     async def poll(self) -> int | None:
         running = self._running

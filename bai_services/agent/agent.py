@@ -19,6 +19,7 @@ from .devices.device_grants import DeviceGrants
 from .devices.machine_devices import MachineDevices
 from .devices.memory_watchdog import Watchdog
 from .engine import Engine
+from .fence import Fence
 from .folders.disk import DiskWatch
 from .folders.kernel_folders import Folders
 from .image_pulls import PULL, PullExecutor, PullTask
@@ -69,8 +70,10 @@ class Agent:
         load: MachineLoad,
         checks: MachineChecks,
         launches: Launches,
+        fence: Fence,
     ) -> None:
         self._launches = launches
+        self._fence = fence
         self._identity = identity
         self._link = link
         self._engine = engine
@@ -82,7 +85,7 @@ class Agent:
         self._load = load
         self._checks = checks
         self._executor = WorkExecutor(
-            link, engine, devices, folders, grants, watchdog, self.send_heartbeat, launches
+            link, engine, devices, folders, grants, watchdog, self.send_heartbeat, launches, fence
         )
         self._pulls = PullExecutor(link, engine)
         self._commits = CommitExecutor(link, engine)
@@ -103,11 +106,13 @@ class Agent:
         await asyncio.to_thread(self._grants.restore)
         await self._devices.reconcile(self._grants.all())
         await asyncio.to_thread(self._folders.remove_stale_mount_points)
+        await asyncio.to_thread(self._fence.restore)
         await self._launches.restore()
         loops = [
             asyncio.create_task(self._heartbeat_loop(), name="heartbeats"),
             asyncio.create_task(self._work_loop(), name="work"),
             asyncio.create_task(self._cleanup_loop(), name="cleanup"),
+            asyncio.create_task(self._fence.run(), name="fence"),
             asyncio.create_task(self._watchdog.run(), name="watchdog"),
             asyncio.create_task(self._disk.run(), name="disk"),
             asyncio.create_task(self._devices.maintain(), name="devices"),
@@ -142,7 +147,10 @@ class Agent:
             content = await self._heartbeat_content()
             if not self._has_reported_settings:
                 content["settings"] = list(self._identity.settings)
+            await self._fence.check()
+            sent_at = self._fence.now()
             response = await self._link.heartbeat(content)
+            await self._fence.renew(sent_at)
             # An agent that was deleted in the meantime is new again.
             self._has_reported_settings = "settings" in content or not response.get("is_new")
             self._engine.allow_url(str(response.get("hub_api_url") or ""))
@@ -205,6 +213,7 @@ class Agent:
                 session_id=folder.session_id,
                 exit_code=self._folders.exit_code(folder.name),
                 is_kept=folder.is_kept,
+                fenced_attempt=folder.attempt if folder.is_fenced else None,
             )
             for folder in self._folders.all()
             if folder.kernel_id not in known_ids

@@ -47,6 +47,7 @@ from .docker.layers import Layers
 from .docker.networks import Networks, read_pool
 from .docker.runtime import Runtime
 from .engine import Engine
+from .fence import Fence
 from .folders.disk import DiskSettings, DiskWatch, ExcessAction
 from .folders.kernel_folders import Folders
 from .launches import Launches
@@ -419,6 +420,7 @@ class AgentApp(Application):
                 load,
                 checks,
                 self._launches(link, folders),
+                Fence(Path(self.home), folders, engine),
             )
             await agent.run(stop)
 

@@ -25,6 +25,8 @@ class Kernel:
 
     ``exit_code`` is None while the kernel runs, or if the exit code is unknown. ``is_kept``: the
     kernel is removed, but its home and log remain for the next run of the session.
+    ``fenced_attempt``: the attempt in which the agent has stopped the kernel, because it could not
+    reach the manager.
     """
 
     kernel_id: str
@@ -34,6 +36,7 @@ class Kernel:
     exit_code: int | None = None
     usage: Mapping[str, Any] | None = None
     is_kept: bool = False
+    fenced_attempt: int | None = None
 
     def to_report(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -66,7 +69,8 @@ class Task:
 
     Session id, kernel id and host name are validated, because they become names of folders and
     containers. ``attempt`` is the number of the session's run; only work items of the kind
-    ``launch`` have a ``plan``. ``trace`` is the span of the session's start.
+    ``launch`` have a ``plan``. ``trace`` is the span of the session's start. ``fence_seconds``: see
+    ``agent/fence.py``.
     """
 
     id: str
@@ -87,6 +91,7 @@ class Task:
     attempt: int = 0
     plan: LaunchPlan | None = None
     trace: str | None = None
+    fence_seconds: int | None = None
 
     @property
     def folder(self) -> str:
@@ -127,6 +132,7 @@ class Task:
                 attempt=int(item.get("attempt") or 0),
                 plan=LaunchPlan.from_json(item["plan"]) if item.get("plan") else None,
                 trace=tracing.valid(item.get(tracing.HEADER)),
+                fence_seconds=int(item["fence_seconds"]) if item.get("fence_seconds") else None,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidRequest(f"a work item cannot be parsed: {error!r}") from error

@@ -166,6 +166,13 @@ class Launches:
             return {"end": end}
         return {"end": end, "log": truncated(await self._engine.read_log(running, MAX_LOG_BYTES))}
 
+    async def refuse(self, task: Task) -> None:
+        """Stop watching a kernel; a later launch order of this attempt starts nothing."""
+        self._cancel_watch(task.kernel_id)
+        marker = await asyncio.to_thread(self._folders.marker, task.folder)
+        if marker is not None:
+            await self._mark(task, marker.moved(Phase.CLOSED))
+
     async def forget(self, task: Task) -> None:
         """Remove a kernel from the engine, and stop watching it."""
         self._cancel_watch(task.kernel_id)

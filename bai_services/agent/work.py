@@ -27,7 +27,8 @@ from .devices.machine_devices import MachineDevices
 from .devices.memory_watchdog import Watchdog
 from .devices.nvidia.cuda import limit_environ
 from .engine import Engine, Parts
-from .folders.kernel_folders import Folders, folder_error
+from .fence import Fence
+from .folders.kernel_folders import Folders, KernelFolder, folder_error
 from .folders.setup_files import write_dotfiles, write_setup_file
 from .injection import RESOURCE_FILE, make_injection, resolve_devices, resource_file
 from .kernels import Task
@@ -57,8 +58,10 @@ class WorkExecutor:
         watchdog: Watchdog,
         send_heartbeat: Callable[[], Awaitable[None]],
         launches: Launches,
+        fence: Fence,
     ) -> None:
         self._launches = launches
+        fence.on_fenced(self.fence)
         self._link = link
         self._engine = engine
         self._devices = devices
@@ -180,7 +183,11 @@ class WorkExecutor:
             notices=(*injection.notices, *prepared.notices),
         )
         await asyncio.to_thread(self._folders.begin_attempt, task.folder, task.attempt)
-        return {"injection": injection.to_json(), "can_launch": self._launches.is_offered}
+        return {
+            "injection": injection.to_json(),
+            "can_launch": self._launches.is_offered,
+            "fence_seconds": task.fence_seconds,
+        }
 
     def _write_resource_file(self, task: Task, environ: Mapping[str, str]) -> list[Mount]:
         """Write the session's resource variables to a file and return the mount of the file.
@@ -285,6 +292,33 @@ class WorkExecutor:
         # Report the removal before the manager sends the same work item again.
         await self._send_heartbeat()
         return {}
+
+    async def fence(self, folder: KernelFolder) -> None:
+        """Stop a kernel that must not run while the manager cannot be reached.
+
+        Raises
+        ------
+        Unavailable
+            If the kernel still runs.
+        """
+        task = Task(
+            id=f"fence-{folder.kernel_id}",
+            kind="fence",
+            session_id=folder.session_id,
+            kernel_id=folder.kernel_id,
+            hostname=folder.hostname,
+            attempt=folder.attempt,
+        )
+        async with self._locks.setdefault(task.kernel_id, asyncio.Lock()):
+            await self._launches.refuse(task)
+            # This sends SIGTERM first, so that the command can save its state.
+            await self._engine.remove(task)
+            await self._clear(task)
+            observed = await self._engine.observe()
+            running = {kernel.kernel_id for kernel in observed or () if kernel.is_running}
+            if observed is None or task.kernel_id in running:
+                raise Unavailable("its processes do not end")
+            await asyncio.to_thread(self._folders.mark_fenced, folder.name)
 
     async def remove_ended(self, task: Task) -> None:
         """Remove a kernel whose engine has no process of it, and whose session has ended."""

@@ -308,6 +308,16 @@ class TextTemplate(Enum):
     REQUEUED = "queued again after it was saved"
     SUSPENSION_EXPIRED = "suspended for more than {maximum_seconds}, the maximum of this site"
     AGENT_LOST = "its agent has been lost for more than {minutes:minute}"
+    AGENT_SILENT = (
+        "its agent {name} has not responded since {last_at}; the session continues if the agent "
+        "returns by {ends_at}"
+    )
+    AGENT_SILENT_REQUEUE = (
+        "its agent {name} has not responded since {last_at}; the session starts again on another "
+        "agent after {ends_at}"
+    )
+    AGENT_LOST_REQUEUED = "its agent {name} was lost; the session starts again"
+    AGENTS_LOST_OFTEN = "it has lost its agent {count:time}, the maximum; the last was {name}"
 
     # Notifications; ``parts`` contains the reason or the rule
     NOTICE_SESSION_RUNNING = "session {name} is running"

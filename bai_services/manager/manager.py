@@ -13,7 +13,8 @@ from .apps.session_apps import SessionApps
 from .apps.shares import AppShares
 from .audit import Audit
 from .audit_chain import AuditChain
-from .clock import Clock, utcnow
+from .clock import Clock, monotonic_of, utcnow
+from .cluster.heartbeat_times import HeartbeatTimes
 from .cluster.services import cluster_services
 from .context import ManagerContext
 from .dashboard import Dashboards
@@ -110,14 +111,15 @@ class Manager:
             lease=self.scheduling.lease,
             require_writable=self.read_only.require_writable,
         )
-        suspensions = self.sessions.suspensions
+        suspensions, times = self.sessions.suspensions, HeartbeatTimes(monotonic_of(clock))
         self.scheduling.preemptions.prepare_stop = self._prepare_for_preemption
         self.scheduling.preemptions.cancel_stop = suspensions.cancel_preparation
         self.servers = server_services(
             context,
             self.hub,
             lifecycle=self.lifecycle,
-            sessions=self.sessions.sessions,
+            services=self.sessions,
+            times=times,
             lease=self.scheduling.lease,
         )
         self.notifications = notification_services(
@@ -135,7 +137,7 @@ class Manager:
             self.scheduling.lease,
         )
         self.cluster = cluster_services(
-            context, settings, self.sessions, self.scheduling, self.accounts.projects
+            context, settings, self.sessions, self.scheduling, self.accounts.projects, times
         )
         self.models = model_services(
             context,
@@ -237,6 +239,7 @@ class Manager:
         self.scheduling.scheduler.start()
         self.servers.starter.start()
         self.servers.reconciler.start()
+        self.servers.lost_agents.start()
         self.sessions.deadlines.start()
         self.sessions.callbacks.start()
         self.sessions.usage_sampling.start()
@@ -271,6 +274,7 @@ class Manager:
         await self.sessions.usage_sampling.stop()
         await self.sessions.callbacks.stop()
         await self.sessions.deadlines.stop()
+        await self.servers.lost_agents.stop()
         await self.servers.reconciler.stop()
         await self.scheduling.scheduler.stop()
         await self.servers.starter.stop()

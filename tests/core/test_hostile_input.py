@@ -715,6 +715,8 @@ NOT_FROM_USERS = {
     "sessions.launch_plan.LaunchPlan.from_json",
     "sessions.launch_plan.Mount.from_json",
     "sessions.lifecycle.end_event",
+    "sessions.lost_agents.LostAgentOptions.fence_seconds",
+    "sessions.lost_agents.has_stopped",
     # Written by the agent.
     "sessions.agent_launch.Marker.from_json",
     "sessions.agent_launch.Marker.moved",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from bai_services.core.sessions.lost_agents import MIN_REQUEUE_SECONDS
 from tests.e2e.conftest import LISTEN_ON_ALL_ADDRESSES
 from tests.e2e.sessions import JSON, checked, wait_for
 from tests.hub import RunningHub
@@ -21,6 +22,7 @@ from tests.testbed.nodes import Node
 from tests.testbed.wait import wait_until
 
 GROUP = "nodes"
+OPTIONS = {"lost_agents": {"requeue_after": MIN_REQUEUE_SECONDS}}
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,30 @@ class Cluster:
         created: JSON = checked(self.hub.rest(username).post("/sessions", json=body), 201)
         return created
 
+    def start_counting(self, username: str, folder: JSON) -> JSON:
+        """Start a batch session that appends its attempt and the time to a file of the folder.
+
+        It does so five times a second.
+        """
+        return self.start(
+            username,
+            type="batch",
+            startup_command="while :; do echo $BAI_RESTART_COUNT $(date +%s.%N) >> count/log; "
+            "sleep 0.2; done",
+            mounts=[{"vfolder": folder["name"], "path": "count", "permission": "rw"}],
+        )
+
+    def wait_for_restart(self, username: str, session_id: str, count: int = 1) -> JSON:
+        """Wait until a session runs again, and return it."""
+        rest = self.hub.rest(username)
+
+        def session_that_runs_again() -> JSON | None:
+            session: JSON = checked(rest.get(f"/sessions/{session_id}"), 200)
+            is_again = session["restart_count"] == count and session["status"] == "RUNNING"
+            return session if is_again else None
+
+        return wait_until(session_that_runs_again, 120, f"session {session_id} to run again")
+
 
 @contextmanager
 def running(own: DockerEngine, folder: Path, size: int = 2) -> Iterator[Cluster]:
@@ -84,7 +110,8 @@ def _joined(
     try:
         hub.start()
         admin = hub.rest("admin")
-        checked(admin.post("/resource-groups", json={"name": GROUP, "engine": "docker"}), 201)
+        group = {"name": GROUP, "engine": "docker", "scheduler_opts": OPTIONS}
+        checked(admin.post("/resource-groups", json=group), 201)
         checked(admin.put(f"/resource-groups/{GROUP}/links/domain/default"), 200, 204)
         invitation = {"resource_group": GROUP}
         tokens = [

@@ -18,6 +18,7 @@ from tests.testbed import ComponentMissing
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.skip import skip_or_fail
+from tests.testbed.wait import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
@@ -121,6 +122,46 @@ def test_only_the_machine_of_the_hub_reaches_the_published_port(cluster: Cluster
     finally:
         stop(cluster.hub.rest("user"), mine["id"])
         stop(cluster.hub.rest("user2"), theirs["id"])
+
+
+def test_partitioned_node_stops_its_batch_session_which_then_runs_elsewhere(
+    cluster: Cluster,
+) -> None:
+    rest = cluster.hub.rest("user")
+    folder = checked(rest.post("/vfolders", json={"name": "partition"}), 201)
+    batch = cluster.start_counting("user", folder)
+    node = cluster.node_of(batch)
+    interactive = cluster.start("admin", agent_list=[node.agent_id])
+    container = node.engine.client.containers.get(f"bai-{interactive['id']}-main1")
+    node.cut()
+    try:
+        again = cluster.wait_for_restart("user", batch["id"])
+        assert cluster.node_of(again) != node
+        waiting = checked(cluster.hub.rest("admin").get(f"/sessions/{interactive['id']}"), 200)
+        assert waiting["status"] == "RUNNING"
+        assert waiting["status_coded"]["code"] == "agent-silent"
+        node.reconnect()
+        wait_until(lambda: not _status_info(cluster, "admin", interactive), 60, "the agent")
+        # The interactive session was not stopped.
+        container.reload()
+        assert container.status == "running"
+        page = server_of(cluster.hub, interactive, "admin").request("GET", "api/status")
+        assert page.status_code == 200
+        assert f"bai-{batch['id']}-main1" not in node.engine.run("ps", "--format", "{{.Names}}")
+        lines = [line.split() for line in cluster.run(again, "cat", "count/log").splitlines()]
+        first = [float(at) for attempt, at in lines if attempt == "0"]
+        second = [float(at) for attempt, at in lines if attempt == "1"]
+        assert max(first) < min(second)
+    finally:
+        node.reconnect()
+        stop(rest, batch["id"])
+        stop(cluster.hub.rest("admin"), interactive["id"])
+        checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
+
+
+def _status_info(cluster: Cluster, username: str, session: JSON) -> str:
+    found = checked(cluster.hub.rest(username).get(f"/sessions/{session['id']}"), 200)
+    return str(found["status_info"])
 
 
 def _hub_address(inside: list[str]) -> tuple[str, int]:

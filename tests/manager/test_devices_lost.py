@@ -51,11 +51,11 @@ async def test_sessions_of_a_lost_agent_fail_after_an_hour(
     assert (await cluster.store.find(third.id)).status is Status.PENDING
     cluster.clock.advance(minutes=58)
     await other.beat()
-    await cluster.manager.servers.reconciler.step()
+    await cluster.manager.servers.lost_agents.step()
     assert (await cluster.store.find(first.id)).status is Status.RUNNING
     cluster.clock.advance(minutes=3)
     await other.beat()
-    await cluster.manager.servers.reconciler.step()
+    await cluster.manager.servers.lost_agents.step()
     row = await cluster.until(first.id, Status.ERROR)
     assert row.status_info == "its agent has been lost for more than 60 minutes"
 

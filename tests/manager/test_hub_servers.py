@@ -258,12 +258,12 @@ async def test_scheduled_sessions_of_a_lost_agent_are_requeued(cluster: Cluster)
     cluster.clock.advance(seconds=41)
     await cluster.manager.cluster.agents.check_deadlines()
     cluster.clock.advance(seconds=1)
-    await cluster.manager.servers.reconciler.step()
+    await cluster.manager.servers.lost_agents.step()
     row = await cluster.until(waiting.id, Status.PENDING)
     assert (await cluster.store.view(row.id)).kernels[0].agent_id is None
     assert (await cluster.store.find(running.id)).status is Status.RUNNING
     cluster.clock.advance(minutes=61)
-    await cluster.manager.servers.reconciler.step()
+    await cluster.manager.servers.lost_agents.step()
     assert (await cluster.store.find(running.id)).status is Status.ERROR
     await cluster.agent.beat([])
     await cluster.until(waiting.id, Status.SCHEDULED)

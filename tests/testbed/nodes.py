@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +37,30 @@ class Node:
     def command(self, *words: str) -> list[str]:
         """Return a command that runs in the network of this machine."""
         return _inside(self.agent_id, words)
+
+    def cut(self) -> None:
+        """Cut this machine off from the network."""
+        self._set_link("down")
+
+    def reconnect(self) -> None:
+        self._set_link("up")
+
+    def kill(self) -> None:
+        """Kill all processes of this machine at once, as a loss of power does."""
+        containers = self.engine.run("ps", "--quiet").split()
+        inspect = ["inspect", "--format", "{{.State.Pid}}", *containers]
+        pids = self.engine.run(*inspect).split() if containers else []
+        done = subprocess.run(
+            ["ip", "netns", "pids", self.agent_id], capture_output=True, text=True, check=True
+        )
+        for pid in [*done.stdout.split(), *pids]:
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+    def _set_link(self, state: str) -> None:
+        # The end of the machine's only link that is in this network namespace (``swarm.py``).
+        port = f"v{self.agent_id.removeprefix('bai')}"
+        subprocess.run(["ip", "link", "set", port, state], check=True)
 
 
 def gateway(engine: DockerEngine) -> str:

@@ -43,6 +43,10 @@ class KernelFolder:
     hostname: str = MAIN_HOST
     # Only the home remains, because the session will run again.
     is_kept: bool = False
+    attempt: int = 0
+    # See ``agent/fence.py``.
+    fence_seconds: int | None = None
+    is_fenced: bool = False
 
     @property
     def name(self) -> str:
@@ -93,6 +97,8 @@ class Folders:
                 "kernel_id": task.kernel_id,
                 "session_id": task.session_id,
                 "hostname": task.hostname,
+                "attempt": task.attempt,
+                "fence_seconds": task.fence_seconds,
             }
             write_atomically(folder / KERNEL_FILE, json.dumps(kernel))
             if uid is not None and gid is not None:
@@ -122,12 +128,30 @@ class Folders:
                     str(kernel["kernel_id"]),
                     str(kernel.get("hostname") or MAIN_HOST),
                     kernel.get("is_kept") is True,
+                    int(kernel.get("attempt") or 0),
+                    kernel.get("fence_seconds"),
+                    kernel.get("is_fenced") is True,
                 )
                 if folder.name == path.name:
                     folders.append(folder)
             except (OSError, ValueError, KeyError, TypeError):
                 continue
         return folders
+
+    def mark_fenced(self, name: str) -> None:
+        """Record that a kernel was stopped because the manager could not be reached.
+
+        Raises
+        ------
+        BaiError
+            If the record cannot be stored.
+        """
+        path = self.path(name) / KERNEL_FILE
+        try:
+            kernel = json.loads(path.read_text())
+            write_durably(path, json.dumps({**kernel, "is_fenced": True}))
+        except OSError as error:
+            raise folder_error(error) from error
 
     def marker(self, name: str) -> Marker | None:
         """Return the marker of the current start attempt of a kernel; None if there is none."""

@@ -112,6 +112,8 @@ class KernelReport(_AgentBody):
     exit_code: int | None = None
     usage: dict[str, Any] | None = None
     is_kept: bool = False
+    # The attempt in which the agent has stopped the kernel, because it could not reach the manager.
+    fenced_attempt: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
 
 
 class Heartbeat(_AgentBody):
@@ -206,6 +208,8 @@ class WorkReport(_AgentBody):
     devices: list[dict[str, Any]] | None = None
     # Result of a preparation: whether the agent can start the session without a Hub server.
     can_launch: bool = False
+    # The age of its lease at which the agent stops the kernel.
+    fence_seconds: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     # The attempt to start the session that a launch, terminate or exit report belongs to.
     attempt: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     container_id: ShortText = ""

@@ -8,6 +8,10 @@ from typing import Any
 from bai_services.core.durations import parse_duration
 
 FIELD = "scheduler_opts"
+_DURATIONS = {
+    "preemption": {"min_runtime", "grace"},
+    "lost_agents": {"requeue_after", "wait"},
+}
 
 
 def normalize(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,11 +28,11 @@ def normalize(options: Mapping[str, Any]) -> dict[str, Any]:
     if "pending_timeout" in normalized:
         timeout = normalized["pending_timeout"]
         normalized["pending_timeout"] = 0 if timeout is None else parse_duration(timeout, FIELD)
-    if isinstance(normalized.get("preemption"), Mapping):
-        preemption = normalized["preemption"] = dict(normalized["preemption"])
-        for name in ("min_runtime", "grace"):
-            if name in preemption:
-                preemption[name] = parse_duration(preemption[name], FIELD)
+    for option, durations in _DURATIONS.items():
+        if isinstance(normalized.get(option), Mapping):
+            fields = normalized[option] = dict(normalized[option])
+            for name in durations & fields.keys():
+                fields[name] = parse_duration(fields[name], FIELD)
     return rename_weight_keys(normalized, lambda kind, key: str(key))
 
 

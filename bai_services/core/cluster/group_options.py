@@ -22,6 +22,13 @@ from ..scheduling.preemption.options import (
     VictimScope,
 )
 from ..scheduling.queue import Backfill, FairShare, GroupState, Order
+from ..sessions.lost_agents import (
+    MAX_REQUEUE_SECONDS,
+    MAX_WAIT_SECONDS,
+    MIN_REQUEUE_SECONDS,
+    MIN_WAIT_SECONDS,
+    LostAgentOptions,
+)
 from ..sessions.spec import MAX_PRIORITY
 from ..user_input import shown
 from .device_sharing import Level
@@ -33,6 +40,7 @@ FIELD = "scheduler_opts"
 CHANGES_FIELD = "scheduler_opts_changes"
 MINIMUM = "minimum_enforcement"
 PREEMPTION = "preemption"
+LOST_AGENTS = "lost_agents"
 # Nested levels of options that changes merge: ``fair_share.weights.user.ID``.
 _MERGED_LEVELS = 4
 
@@ -53,6 +61,7 @@ class GroupOptions:
     # Minimum enforcement level; shares with a lower level are not allocated.
     minimum_enforcement: Level = Level.NONE
     preemption: PreemptionOptions = OFF
+    lost_agents: LostAgentOptions = LostAgentOptions()
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> GroupOptions:
@@ -131,6 +140,11 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
         preemption = stored[PREEMPTION] = dict(stored[PREEMPTION])
         for name in _PREEMPTION_SECONDS & preemption.keys():
             preemption[name] = getattr(parsed.preemption, f"{name}_seconds")
+    if LOST_AGENTS in stored:
+        given = stored[LOST_AGENTS]
+        stored[LOST_AGENTS] = {
+            name: getattr(parsed.lost_agents, f"{name}_seconds") for name in given
+        }
     return stored
 
 
@@ -176,6 +190,29 @@ def _grace(name: str, value: Any) -> int:
             f"{name} must be at most {MAX_GRACE_SECONDS} s", field=f"{FIELD}.{name}"
         )
     return seconds
+
+
+def _lost_agents(name: str, value: Any) -> LostAgentOptions:
+    given = _map(name, value)
+    _check_known(f"field of {name}", given, _LOST_AGENTS)
+    values = {
+        f"{part}_seconds": _LOST_AGENTS[part](f"{name}.{part}", each)
+        for part, each in given.items()
+    }
+    return LostAgentOptions(**values)
+
+
+def _between(minimum: int, maximum: int, *, may_be_zero: bool = False) -> Callable[[str, Any], int]:
+    def parse(name: str, value: Any) -> int:
+        seconds = _seconds(name, value)
+        if not minimum <= seconds <= maximum and not (may_be_zero and seconds == 0):
+            zero = ", or 0" if may_be_zero else ""
+            raise InvalidRequest(
+                f"{name} must be {minimum} s to {maximum} s{zero}", field=f"{FIELD}.{name}"
+            )
+        return seconds
+
+    return parse
 
 
 def _priority(name: str, value: Any) -> int:
@@ -261,6 +298,10 @@ _PREEMPTION: Mapping[str, Callable[[str, Any], Any]] = {
     "grace": _grace,
 }
 _PREEMPTION_SECONDS = frozenset({"min_runtime", "grace"})
+_LOST_AGENTS: Mapping[str, Callable[[str, Any], int]] = {
+    "requeue_after": _between(MIN_REQUEUE_SECONDS, MAX_REQUEUE_SECONDS, may_be_zero=True),
+    "wait": _between(MIN_WAIT_SECONDS, MAX_WAIT_SECONDS),
+}
 _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "placement": _one_of(Policy),
     "backfill": _one_of(Backfill),
@@ -270,4 +311,5 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "fair_share": _fair_share,
     MINIMUM: _one_of(Level),
     PREEMPTION: _preemption,
+    LOST_AGENTS: _lost_agents,
 }

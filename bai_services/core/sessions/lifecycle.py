@@ -34,7 +34,11 @@ class Event(StrEnum):
     STARTED = "started"  # the session's server is ready
     STOP_REQUESTED = "stop-requested"
     PREEMPTED = "preempted"  # stopped to make room for another session
-    REQUEUED = "requeued"  # all kernels of a preempted session have ended; it is pending again
+    # Its kernels on lost agents have stopped; the others are stopped.
+    AGENT_LOST = "agent-lost"
+    # All kernels of a session that was preempted, or that lost an agent, have ended; it is pending
+    # again.
+    REQUEUED = "requeued"
     EXITED = "exited"  # all of its kernels have ended
     FAILED = "failed"
     ABORTED = "aborted"  # all of its kernels have ended, after a stop before RUNNING
@@ -80,6 +84,8 @@ TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
     (S.PREPARED, E.ABORTED): S.CANCELLED,
     (S.RUNNING, E.STOP_REQUESTED): S.TERMINATING,
     (S.RUNNING, E.PREEMPTED): S.TERMINATING,
+    (S.PREPARED, E.AGENT_LOST): S.TERMINATING,
+    (S.RUNNING, E.AGENT_LOST): S.TERMINATING,
     (S.RUNNING, E.EXITED): S.TERMINATED,
     (S.RUNNING, E.FAILED): S.ERROR,
     (S.TERMINATING, E.REQUEUED): S.PENDING,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -149,26 +149,34 @@ class AgentStore:
                 await replace_settings(tx, ComponentKind.AGENT, agent_id, beat.settings)
         return _heartbeat_result(known, status, grown, device_changes)
 
-    async def mark_lost(self, before: datetime, at: datetime) -> list[str]:
-        """Mark agents with a last heartbeat before ``before`` as LOST; return their ids."""
+    async def mark_lost(
+        self, agent_ids: Collection[str], before: datetime, at: datetime
+    ) -> list[str]:
+        """Mark agents as LOST, except those with a heartbeat since ``before``; return their ids."""
         async with self._db.write() as tx:
             lost = await tx.execute(
                 agents.update()
-                .where(agents.c.status == AgentStatus.ALIVE, agents.c.last_heartbeat_at < before)
+                .where(
+                    agents.c.id.in_(agent_ids),
+                    agents.c.status == AgentStatus.ALIVE,
+                    agents.c.last_heartbeat_at < before,
+                )
                 .values(status=AgentStatus.LOST, status_changed_at=at)
                 .returning(agents.c.id)
             )
             return sorted(lost.scalars())
 
-    async def has_lost_agents(self, before: datetime) -> bool:
-        """Return whether ``mark_lost`` would mark an agent; needs no write transaction."""
+    async def silent(self, since: datetime) -> dict[str, datetime]:
+        """Return the times of the last heartbeats of agents that are ALIVE and have sent none
+        after ``since``.
+        """
         async with self._db.read() as tx:
-            agent_id = await tx.scalar(
-                sa.select(agents.c.id)
-                .where(agents.c.status == AgentStatus.ALIVE, agents.c.last_heartbeat_at < before)
-                .limit(1)
+            rows = await tx.execute(
+                sa.select(agents.c.id, agents.c.last_heartbeat_at).where(
+                    agents.c.status == AgentStatus.ALIVE, agents.c.last_heartbeat_at < since
+                )
             )
-            return agent_id is not None
+            return {row.id: row.last_heartbeat_at for row in rows}
 
     async def page(self, query: ListQuery) -> Page[AgentRow]:
         async with self._db.read() as tx:

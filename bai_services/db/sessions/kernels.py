@@ -9,7 +9,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bai_services.core.cluster.model import AgentStatus
 from bai_services.core.sessions.agent_launch import BY_AGENT, BY_MANAGER
 from bai_services.core.sessions.kernel_group import MAIN, MAIN_HOST
 from bai_services.core.sessions.lifecycle import ENDED, OCCUPYING, SessionType, Status
@@ -38,6 +37,7 @@ class KernelState:
     role: str = MAIN
     hostname: str = MAIN_HOST
     cluster_size: int = 1
+    restart_count: int = 0
     # The agent with the home of a stopped session that will run again.
     home_agent_id: str | None = None
     started_by: str = BY_MANAGER
@@ -244,6 +244,7 @@ class KernelStore:
                 kernels.c.role,
                 kernels.c.hostname,
                 sessions.c.cluster_size,
+                sessions.c.restart_count,
                 sessions.c.home_agent_id,
                 sessions.c.started_by,
                 _IS_SUSPENDING,
@@ -277,9 +278,13 @@ class KernelStore:
             return True
 
     async def set_injection(
-        self, session_id: str, kernel_id: str, injection: Mapping[str, Any]
+        self,
+        session_id: str,
+        kernel_id: str,
+        injection: Mapping[str, Any],
+        fence_seconds: int | None,
     ) -> bool:
-        """Store the injection that an agent prepared for one kernel.
+        """Store the injection that an agent prepared for one kernel, and its ``fence_seconds``.
 
         Return whether all kernels of the session are prepared.
         """
@@ -292,35 +297,12 @@ class KernelStore:
             await tx.execute(
                 sa.update(kernels)
                 .where(kernels.c.id == kernel_id, kernels.c.session_id.in_(preparing))
-                .values(injection=dict(injection), progress={})
+                .values(injection=dict(injection), progress={}, fence_seconds=fence_seconds)
             )
             rows = await tx.execute(
                 sa.select(kernels.c.injection).where(kernels.c.session_id == session_id)
             )
             return all(injection is not None for injection in rows.scalars())
-
-    async def on_lost_agents(self, before: datetime, *statuses: Status) -> list[str]:
-        """Return the ids of the sessions in ``statuses`` with a kernel on a lost agent.
-
-        Only agents that were lost or terminated before ``before`` are considered.
-        """
-        async with self._db.read() as tx:
-            found = await tx.execute(
-                sa.select(sessions.c.id)
-                .where(
-                    sessions.c.status.in_(statuses),
-                    sessions.c.id.in_(
-                        sa.select(kernels.c.session_id)
-                        .join_from(kernels, agents, kernels.c.agent_id == agents.c.id)
-                        .where(
-                            agents.c.status != AgentStatus.ALIVE,
-                            agents.c.status_changed_at < before,
-                        )
-                    ),
-                )
-                .order_by(sessions.c.sequence)
-            )
-            return list(found.scalars())
 
     async def kernel_agents(self, session_id: str) -> dict[str, KernelAgent]:
         """Return the agents of a session's kernels, by kernel id."""

@@ -52,6 +52,7 @@ class TransitionValues:
     log: str | None = None
     container_id: str | None = None
     injection: Mapping[str, Any] | None = None
+    fence_seconds: int | None = None
     notices: Sequence[str] = field(default_factory=tuple)
     is_requeued_at_end: bool | None = None
     started_by: str | None = None
@@ -180,7 +181,7 @@ def _values(
 
 
 def _requeued(row: SessionRow, at: datetime) -> dict[str, Any]:
-    """Return the column values of a preempted or resumed session that is pending again."""
+    """Return the column values of a requeued or resumed session."""
     return {
         "restart_count": row.restart_count + 1,
         "requeued_at": at,
@@ -205,6 +206,7 @@ def _kernel_values(facts: TransitionValues) -> dict[str, Any]:
     if facts.injection is not None:
         values["injection"] = dict(facts.injection)
         values["progress"] = {}
+        values["fence_seconds"] = facts.fence_seconds
     return values
 
 
@@ -227,6 +229,7 @@ async def _release(tx: AsyncConnection, session_id: str, after: Status, at: date
                 progress={},
                 launched_at=None,
                 container_id=None,
+                fence_seconds=None,
                 usage=None,
                 last_seen_at=None,
             )

@@ -87,8 +87,8 @@ sessions = sa.Table(
     # Rank among the owner's sessions of one priority, and whether the session may be preempted.
     sa.Column("job_priority", sa.Integer, nullable=False, default=0, server_default="0"),
     sa.Column("is_preemptible", sa.Boolean, nullable=False, default=True, server_default=sa.true()),
-    # Number of requeues after a run, time of the last requeue, and whether the session is being
-    # preempted and will be requeued.
+    # Number of requeues after a run, time of the last requeue, and whether the session is ending
+    # because of a preemption or a lost agent, and will be requeued.
     sa.Column("restart_count", sa.Integer, nullable=False, default=0, server_default="0"),
     sa.Column("requeued_at", UtcDateTime),
     sa.Column(
@@ -144,6 +144,8 @@ kernels = sa.Table(
     # When the spawner first received the launch plan; a container may exist from then on.
     sa.Column("launched_at", UtcDateTime),
     sa.Column("container_id", sa.String(128)),
+    # Age of the lease of its agent at which the agent stops the kernel; NULL: never.
+    sa.Column("fence_seconds", sa.Integer),
     sa.Column("usage", sa.JSON(none_as_null=True)),
     # When a heartbeat of its agent last reported the kernel.
     sa.Column("last_seen_at", UtcDateTime),

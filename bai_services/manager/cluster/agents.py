@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Protocol
 
 from bai_services.core.accounts.roles import Caller, Reach, reach
@@ -32,6 +32,7 @@ from ..accounts import authorizer
 from ..context import ManagerContext
 from ..loop import Loop
 from ..settings import Settings
+from .heartbeat_times import HeartbeatTimes
 from .joining import AgentJoins, require_own
 from .resource_groups import visibility_filter
 
@@ -71,6 +72,7 @@ class Agents:
         kernels: AgentWork,
         reports: Mapping[str, WorkReports],
         joins: AgentJoins,
+        times: HeartbeatTimes,
     ) -> None:
         """``reports``: receivers of reports that belong to no kernel, by kind of work item."""
         self._reports = reports
@@ -81,33 +83,37 @@ class Agents:
         self._settings = settings
         self._kernels = kernels
         self._capacity_changed = context.capacity_changed
-        self._started_at: datetime | None = None
-        # Times of the last heartbeats that this manager received, by agent.
-        self._heard: dict[str, datetime] = {}
+        self._times = times
         self._loop = Loop(
             "agent deadlines", self.check_deadlines, settings.heartbeat_interval_seconds
         )
 
     def start(self) -> None:
         """Start checking heartbeat deadlines, the first time after one full deadline."""
-        self._started_at = self._clock()
+        self._times.forget()
         self._loop.start()
 
     async def stop(self) -> None:
         await self._loop.stop()
 
     async def check_deadlines(self) -> None:
-        """Mark agents as LOST if their last heartbeat is older than the deadline."""
-        now = self._clock()
-        deadline = timedelta(seconds=self._settings.heartbeat_deadline_seconds)
-        # Wait first, because agents could not send heartbeats while the manager was not running.
-        if self._started_at is not None and now - self._started_at < deadline:
-            return
-        self._heard = {name: at for name, at in self._heard.items() if at > now - deadline}
-        if not await self._store.has_lost_agents(now - deadline):
-            return
-        for agent_id in await self._store.mark_lost(now - deadline, now):
-            log.warning("agent %s is LOST: no heartbeat for %s", agent_id, deadline)
+        """Mark agents as LOST if they have sent no heartbeat for the time of the deadline.
+
+        Agents could send no heartbeats while no manager was running, so only the time in which
+        this manager was running counts.
+        """
+        now, deadline = self._clock(), self._settings.heartbeat_deadline_seconds
+        late = now - timedelta(seconds=2 * self._settings.heartbeat_interval_seconds)
+        silent = await self._store.silent(late)
+        lost = [
+            agent_id
+            for agent_id, at in silent.items()
+            if self._times.silent_seconds(agent_id, at) > deadline
+        ]
+        self._times.clean_up(deadline)
+        if lost:
+            for agent_id in await self._store.mark_lost(lost, late, now):
+                log.warning("agent %s is LOST: no heartbeat for %d s", agent_id, deadline)
 
     async def heartbeat(
         self,
@@ -135,8 +141,8 @@ class Agents:
                 "slots of an agent; report other resources as devices"
             )
         now = self._clock()
-        self._heard[agent_id] = now
         result = await self._store.record_heartbeat(agent_id, beat, now)
+        self._times.receive(agent_id, now)
         _log(agent_id, result)
         if not beat.is_leaving:
             await self._kernels.observe(agent_id, kernels)
@@ -145,7 +151,7 @@ class Agents:
         return HeartbeatResponse(
             deadline_seconds=self._settings.heartbeat_deadline_seconds,
             interval_seconds=interval_seconds(
-                len(self._heard),
+                self._times.count,
                 self._settings.heartbeat_interval_seconds,
                 self._settings.heartbeat_deadline_seconds,
             ),

@@ -16,6 +16,7 @@ from ..settings import Settings
 from .agents import Agents, WorkReports
 from .custom_images import COMMIT, CustomImages
 from .doctor import CHECK, ClusterDoctor
+from .heartbeat_times import HeartbeatTimes
 from .image_pulls import PULL, ImagePulls
 from .images import ImageAliases, Images
 from .joining import AgentJoins
@@ -54,6 +55,7 @@ def cluster_services(
     sessions: SessionServices,
     scheduling: SchedulingServices,
     projects: Projects,
+    times: HeartbeatTimes,
 ) -> ClusterServices:
     """Build the services and pass them their dependencies."""
     resource_groups = ResourceGroups(context)
@@ -79,7 +81,7 @@ def cluster_services(
     sessions.kernels.add_source(custom_images)
     reports: dict[str, WorkReports] = {PULL: image_pulls, CHECK: doctor, COMMIT: custom_images}
     return ClusterServices(
-        agents=Agents(context, settings, sessions.kernels, reports, joins),
+        agents=Agents(context, settings, sessions.kernels, reports, joins, times),
         custom_images=custom_images,
         doctor=doctor,
         joins=joins,

@@ -11,14 +11,12 @@ from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import BaiError
 from bai_services.core.sessions.lifecycle import (
     ENDED,
-    OCCUPYING,
     SESSION_ID_OPTION,
     Event,
     Result,
     SessionType,
     Status,
 )
-from bai_services.db.sessions.kernels import KernelStore
 from bai_services.db.sessions.rows import SessionRow
 from bai_services.db.sessions.store import SessionStore
 
@@ -32,9 +30,6 @@ from .starter import Starter
 
 TICK_SECONDS = 5.0
 STUCK_TIMEOUT = timedelta(minutes=15)
-# Sessions of a LOST agent fail after this time. Sessions that are SCHEDULED or PREPARING become
-# pending again immediately.
-LOST_AGENT_TIMEOUT = timedelta(hours=1)
 # A server that is missing in this many consecutive checks is restarted.
 MAX_MISSED_CHECKS = 3
 # A session that became RUNNING less than this time ago may still be missing from the server list.
@@ -56,7 +51,6 @@ class Reconciler:
     def __init__(
         self,
         store: SessionStore,
-        kernels: KernelStore,
         *,
         sessions: Sessions,
         servers: HubServers,
@@ -67,7 +61,6 @@ class Reconciler:
     ) -> None:
         self._lease = lease
         self._store = store
-        self._kernels = kernels
         self._sessions = sessions
         self._servers = servers
         self._starter = starter
@@ -92,7 +85,6 @@ class Reconciler:
             return
         now = self._clock()
         await self._end_stuck(now)
-        await self._end_lost(now)
         await self._finish_unlaunched()
         if not self._servers.hub.is_known:
             return
@@ -119,19 +111,6 @@ class Reconciler:
                 if view.kernels[0].launched_at is not None:
                     event = Event.STOP_REQUESTED
             await self._apply_event(row.id, event, reason, result=Result.FAILURE)
-
-    async def _end_lost(self, now: datetime) -> None:
-        not_started = (Status.SCHEDULED, Status.PREPARING)
-        for session_id in await self._kernels.on_lost_agents(now, *not_started):
-            await self._apply_event(session_id, Event.DISPLACED, TextTemplate.DISPLACED.text())
-        for session_id in await self._kernels.on_lost_agents(now - LOST_AGENT_TIMEOUT, *OCCUPYING):
-            minutes = int(LOST_AGENT_TIMEOUT.total_seconds()) // 60
-            await self._apply_event(
-                session_id,
-                Event.FAILED,
-                TextTemplate.AGENT_LOST.text(minutes=minutes),
-                result=Result.FAILURE,
-            )
 
     async def _apply_event(
         self, session_id: str, event: Event, reason: CodedText, **facts: Any

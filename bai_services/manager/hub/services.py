@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bai_services.db.sessions.kernels import KernelStore
+from bai_services.db.sessions.lost_agents import LostAgentStore
 from bai_services.db.sessions.store import SessionStore
 
+from ..cluster.heartbeat_times import HeartbeatTimes
 from ..context import ManagerContext
 from ..scheduling.lease import Lease
 from ..sessions.lifecycle import Lifecycle
-from ..sessions.sessions import Sessions
+from ..sessions.services import SessionServices
 from .client import Hub
+from .lost_agents import LostAgents
 from .reconciler import Reconciler
 from .servers import HubServers
 from .session_tokens import SessionTokens
@@ -25,14 +28,21 @@ class ServerServices:
     servers: HubServers
     starter: Starter
     reconciler: Reconciler
+    lost_agents: LostAgents
     session_tokens: SessionTokens
 
 
 def server_services(
-    context: ManagerContext, hub: Hub, *, lifecycle: Lifecycle, sessions: Sessions, lease: Lease
+    context: ManagerContext,
+    hub: Hub,
+    *,
+    lifecycle: Lifecycle,
+    services: SessionServices,
+    times: HeartbeatTimes,
+    lease: Lease,
 ) -> ServerServices:
     """Build the services and pass them their dependencies."""
-    database, clock = context.database, context.clock
+    database, clock, sessions = context.database, context.clock, services.sessions
     store, kernels = SessionStore(database), KernelStore(database)
     servers = HubServers(hub, store, lifecycle)
     starter = Starter(store, kernels, servers, lifecycle, clock, lease=lease)
@@ -41,11 +51,21 @@ def server_services(
         starter=starter,
         reconciler=Reconciler(
             store,
-            kernels,
             sessions=sessions,
             servers=servers,
             starter=starter,
             lifecycle=lifecycle,
+            clock=clock,
+            lease=lease,
+        ),
+        lost_agents=LostAgents(
+            LostAgentStore(database),
+            store,
+            lost=services.lost_kernels,
+            kernels=services.kernels,
+            servers=servers,
+            lifecycle=lifecycle,
+            times=times,
             clock=clock,
             lease=lease,
         ),

@@ -22,6 +22,7 @@ from bai_services.db.sessions.store import SessionStore
 
 from ..clock import Clock
 from .lifecycle import Lifecycle
+from .lost_kernels import LostKernels
 from .setups import SECRETS_KEPT, SessionSetups
 
 MAX_REASON_CHARACTERS = 1000
@@ -37,12 +38,14 @@ class SessionEnds:
         lifecycle: Lifecycle,
         clock: Clock,
         setups: SessionSetups,
+        lost: LostKernels,
     ) -> None:
         self._sessions = sessions
         self._kernels = kernels
         self._lifecycle = lifecycle
         self._clock = clock
         self._setups = setups
+        self._lost = lost
 
     async def record(self, session_id: str, end: SessionEnd) -> SessionRow:
         """Record that all containers of the session have ended; idempotent."""
@@ -66,6 +69,7 @@ class SessionEnds:
             await self._kernels.store_log(session_id, end.log or "")
             return row
         if row.status not in ENDED:
+            row = await self._lost.requeue_if_fenced(row, end) or row
             event, reason, result = _map_end(row, end)
             moved = await self._lifecycle.try_apply(
                 session_id, event, reason, exit_code=end.exit_code, result=result, log=end.log

@@ -36,7 +36,8 @@ from .batch import command_exit
 from .kernel_group import cluster_of
 from .kernel_resizes import KernelResizes
 from .launch import LaunchPlans
-from .lifecycle import Lifecycle
+from .lifecycle import PROGRESS, Lifecycle
+from .lost_kernels import LostKernels
 from .setups import SessionSetups
 from .usage.sampling import UsageSampling
 
@@ -89,8 +90,10 @@ class Kernels:
         setups: SessionSetups,
         pull_secrets: PullSecrets,
         launches: AgentLaunches,
+        lost: LostKernels,
     ) -> None:
         self._launches = launches
+        self._lost = lost
         self._pull_secrets = pull_secrets
         self._setups = setups
         self._store = store
@@ -220,6 +223,10 @@ class Kernels:
         finally:
             agent.logs.pop(work_id, None)
 
+    def is_removed(self, session_id: str, kernel_id: str) -> bool:
+        """Return whether the agent of a kernel has removed it, because its session is ending."""
+        return kernel_id in self._removed_kernels.get(session_id, ())
+
     def remove(self, view: SessionView) -> None:
         """Request the removal of a session's kernels from their agents, without waiting for the
         Hub.
@@ -251,6 +258,7 @@ class Kernels:
         )
         user_ids = await self._plans.user_ids([view.row.id for view in views])
         setups = await self._setups.read([view.row for view in views])
+        fences = await self._lost.fence_seconds([view.row for view in views])
         for view in views:
             try:
                 setup = await self._setups.combine(view.row, setups)
@@ -264,6 +272,8 @@ class Kernels:
                         preparation |= await self._pull_secrets.of_image(view.row.image)
                         if setup:
                             preparation["setup"] = setup.to_json()
+                        if view.row.id in fences:
+                            preparation["fence_seconds"] = fences[view.row.id]
                         attempt = {"attempt": view.row.restart_count}
                         if (trace := session_spans.context_of(view.row)) is not None:
                             item[tracing.HEADER] = trace
@@ -331,15 +341,19 @@ class Kernels:
             return
         if state == "progress":
             if await self._store.set_progress(kernel.id, report.get("progress") or {}):
-                self._lifecycle.notify(view.row, "progress")
+                self._lifecycle.notify(view.row, PROGRESS)
         elif state == "done":
             injection = report.get("injection") or {}
             notices = [str(notice) for notice in injection.get("notices") or ()]
             notices += await self._plans.mount_notices(view.row)
+            # An agent that does not stop the kernel without the manager does not report it.
+            fence_seconds = report.get("fence_seconds")
             facts: dict[str, Any] = {}
             if len(view.kernels) == 1:
-                facts = {"injection": injection}
-            elif not await self._store.set_injection(session_id, kernel.id, injection):
+                facts = {"injection": injection, "fence_seconds": fence_seconds}
+            elif not await self._store.set_injection(
+                session_id, kernel.id, injection, fence_seconds
+            ):
                 return  # the other kernels are not ready yet
             row, can_launch = view.row, bool(report.get("can_launch"))
             if runs_on_agent(row.type, row.cluster_size, row.started_by, can_launch=can_launch):
@@ -376,6 +390,11 @@ class Kernels:
         now: datetime,
     ) -> None:
         """Change the status of a session whose kernel has ended, disappeared or must be stopped."""
+        is_fenced = kernel is not None and kernel.get("fenced_attempt") == state.restart_count
+        if is_fenced and state.status in (Status.PREPARED, Status.RUNNING):
+            # The agent has stopped the kernel, because it could not reach the manager.
+            await self._lost.requeue(state.session_id, state.agent_id or "")
+            return
         if kernel is not None and kernel.get("is_running", True):
             agent.missed.pop(state.kernel_id, None)
             self._removed_kernels.get(state.session_id, set()).discard(state.kernel_id)

@@ -20,6 +20,8 @@ from . import session_spans
 log = logging.getLogger(__name__)
 
 STATUS = "status"
+# The progress of a preparation or the status text has changed.
+PROGRESS = "progress"
 
 Listener = Callable[[SessionRow], None]
 

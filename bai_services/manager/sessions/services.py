@@ -17,6 +17,7 @@ from bai_services.db.sessions.dependencies import DependencyStore
 from bai_services.db.sessions.elastic import ElasticStore
 from bai_services.db.sessions.idle_checks.store import IdleCheckStore
 from bai_services.db.sessions.kernels import KernelStore
+from bai_services.db.sessions.lost_agents import LostAgentStore
 from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.sessions.resizes import ResizeStore
 from bai_services.db.sessions.setups import SetupStore
@@ -54,6 +55,7 @@ from .kernels import Kernels
 from .launch import Launch, LaunchPlans
 from .lifecycle import Lifecycle
 from .logs import Logs
+from .lost_kernels import LostKernels
 from .planned_stops import DrainReplica, PlannedStops
 from .preview import SessionPreviews
 from .replica_launch import ReplicaLaunch
@@ -87,6 +89,7 @@ class SessionServices:
     session_setups: SessionSetups
     launch: Launch
     kernels: Kernels
+    lost_kernels: LostKernels
     pull_secrets: PullSecrets
     logs: Logs
     stored_logs: StoredLogs
@@ -137,7 +140,10 @@ def session_services(
     secret_environ = SecretEnviron(settings.key)
     setups = SessionSetups(SetupStore(database), settings.key)
     plans = LaunchPlans(kernel_store, folders, secret_environ, replicas)
-    ends = SessionEnds(store, kernel_store, lifecycle, clock, setups)
+    lost_kernels = LostKernels(
+        LostAgentStore(database), lifecycle, clock, settings.heartbeat_deadline_seconds
+    )
+    ends = SessionEnds(store, kernel_store, lifecycle, clock, setups, lost_kernels)
     resize_store = ResizeStore(database)
     kernel_resizes = KernelResizes(resize_store, store, lifecycle, scheduling.scheduler.wake, clock)
     pull_secrets = PullSecrets(database, KeypairSecrets(settings.key))
@@ -152,6 +158,7 @@ def session_services(
         setups=setups,
         pull_secrets=pull_secrets,
         launches=AgentLaunches(kernel_store, store, plans, lifecycle, ends, clock),
+        lost=lost_kernels,
     )
     requests = Requests(
         request_store,
@@ -204,6 +211,7 @@ def session_services(
         session_setups=setups,
         launch=Launch(store, kernel_store, plans, lifecycle, clock, ends=ends, replicas=replicas),
         kernels=kernels,
+        lost_kernels=lost_kernels,
         pull_secrets=pull_secrets,
         logs=Logs(sessions),
         stored_logs=StoredLogs(

@@ -183,10 +183,10 @@ async def test_session_of_a_lost_agent_ends_after_an_hour_and_its_kernel_is_remo
     launch = await prepared(agent, user)
     await report(agent, launch, container_id="c1")
     await wait_for_status(user, "train", "RUNNING")
-    for step in (timedelta(seconds=60), timedelta(hours=1, seconds=5)):
+    for step in (timedelta(seconds=20), timedelta(seconds=60), timedelta(hours=1, seconds=5)):
         api.world.clock.advance(seconds=step.total_seconds())
         await api.world.manager.cluster.agents.check_deadlines()
-        await api.world.manager.servers.reconciler.step()
+        await api.world.manager.servers.lost_agents.step()
     await wait_for_status(user, "train", "ERROR")
 
     async def is_removed() -> bool:

@@ -59,9 +59,24 @@ def test_durations_are_stored_in_seconds() -> None:
     assert check_options({"pending_timeout": None}) == {"pending_timeout": 0}
 
 
+def test_times_of_lost_agents_are_stored_in_seconds() -> None:
+    given = {"lost_agents": {"requeue_after": "1min", "wait": "2h"}}
+    assert check_options(given) == {"lost_agents": {"requeue_after": 60, "wait": 7200}}
+    assert check_options({"lost_agents": {"requeue_after": 0}}) == {
+        "lost_agents": {"requeue_after": 0}
+    }
+    assert GroupOptions.of({}).lost_agents.requeue_after_seconds == 600
+
+
 @pytest.mark.parametrize(
     "options, part",
     [
+        pytest.param({"lost_agents": 5}, "must be a map", id="lost_agents is not a mapping"),
+        pytest.param({"lost_agents": {"after": 60}}, "requeue_after, wait", id="unknown time"),
+        pytest.param(
+            {"lost_agents": {"requeue_after": 44}}, "45 s to 86400 s, or 0", id="requeued too early"
+        ),
+        pytest.param({"lost_agents": {"wait": "8d"}}, "60 s to 604800 s$", id="waits for too long"),
         pytest.param({"placement": "magic"}, "priced, fgd, best-fit", id="unknown placement"),
         pytest.param({"placement": 1}, "priced", id="placement is a number"),
         pytest.param({"backfill": "some"}, "off, aggressive, reserving", id="unknown backfill"),

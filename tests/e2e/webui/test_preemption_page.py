@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
-"""Preemption: the settings of a resource group in its drawer, and the list of preemptions."""
+"""Preemption and lost agents: the settings of a resource group in its drawer; preemptions."""
 
 from __future__ import annotations
 
@@ -71,3 +71,23 @@ async def test_preemption_is_switched_on_and_its_preemptions_are_listed(
     await row.get_by_role("link", name=low).wait_for()
     await row.get_by_text("priority", exact=True).wait_for()
     await row.get_by_text("started", exact=True).wait_for()
+
+
+async def test_times_of_lost_agents_are_changed(
+    opened: Opener[Entities], admin: httpx.Client
+) -> None:
+    ui = await opened(Entities, "admin", "/resource-groups")
+    await ui.show("default")
+    settings = ui.drawer.get_by_role("region", name="Lost agents")
+    await settings.get_by_text("10 min").wait_for()
+    await settings.get_by_role("button", name="Change lost agents").click()
+    silence = settings.get_by_label("Batch sessions start elsewhere after a silence of")
+    await silence.fill("20s")
+    await settings.get_by_role("button", name="Save").click()
+    await settings.get_by_role("alert").get_by_text("45 s to 86400 s").wait_for()
+    await silence.fill("1min")
+    await settings.get_by_label("Other sessions wait for").fill("2h")
+    await settings.get_by_role("button", name="Save").click()
+    await settings.get_by_text("2 hr").wait_for()
+    stored = checked(admin.get(GROUP), 200)["scheduler_opts"]["lost_agents"]
+    assert stored == {"requeue_after": 60, "wait": 7200}

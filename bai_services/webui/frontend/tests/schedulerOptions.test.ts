@@ -9,6 +9,14 @@ test.each([
   [{}, []],
   [{ preemption: { enabled: true, grace: 5 } }, ['Preemption: on']],
   [{ preemption: {} }, ['Preemption: off']],
+  [
+    { lost_agents: { requeue_after: 45 } },
+    ['Batch sessions start elsewhere after a silence of: 45 sec']
+  ],
+  [
+    { lost_agents: { requeue_after: 0 } },
+    ['Batch sessions start elsewhere after a silence of: off']
+  ],
   [{ placement: 'spread', backfill: 'off' }, ['Placement: spread', 'Backfill: off']],
   [{ pending_timeout: 7200 }, ['Longest wait in the queue: 2 hr']],
   [{ pending_timeout: 0 }, ['Longest wait in the queue: off']],

@@ -1,19 +1,8 @@
-import { useState } from 'react';
-import {
-  Alert,
-  App,
-  Button,
-  Descriptions,
-  Form,
-  Input,
-  InputNumber,
-  Select,
-  Switch,
-  Typography
-} from 'antd';
+import { Form, Input, InputNumber, Select, Switch, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { formatSeconds } from '../../components/time';
-import { useSaveEntity, type Item } from '../../data/entities';
+import type { Item } from '../../data/entities';
+import { OptionFacts, OptionsSection, optionValues } from './OptionsSection';
 
 const SCOPES = ['resource-group', 'domain', 'project', 'user'];
 const ORDERS = ['newest', 'oldest', 'fewest-sessions', 'smallest-resources'];
@@ -30,12 +19,6 @@ const DEFAULTS = {
 };
 type Options = typeof DEFAULTS;
 
-const optionsOf = (group: Item): Options => {
-  const stored = (group['scheduler_opts'] as Item | undefined)?.['preemption'] as
-    Partial<Options> | undefined;
-  return { ...DEFAULTS, ...stored };
-};
-
 interface PreemptionOptionsProps {
   group: Item;
   isWriter: boolean;
@@ -44,76 +27,19 @@ interface PreemptionOptionsProps {
 /** Whether and how sessions of a resource group are stopped for sessions of higher priority. */
 export function PreemptionOptions({ group, isWriter }: PreemptionOptionsProps) {
   const { t } = useTranslation();
-  const [isEdited, setIsEdited] = useState(false);
+  const values = optionValues(group, 'preemption', DEFAULTS);
+  const choices = (prefix: string, names: string[]) =>
+    names.map(value => ({ value, label: t(`preemptions.${prefix}-${value}`) }));
   return (
-    <section aria-label={t('preemptions.title')}>
-      <Typography.Title level={5}>{t('preemptions.title')}</Typography.Title>
-      {isEdited ? (
-        <OptionsForm group={group} onClose={() => setIsEdited(false)} />
-      ) : (
-        <>
-          <Facts options={optionsOf(group)} />
-          {isWriter && (
-            <div style={{ marginTop: 8 }}>
-              <Button size="small" onClick={() => setIsEdited(true)}>
-                {t('preemptions.edit')}
-              </Button>
-            </div>
-          )}
-        </>
-      )}
-    </section>
-  );
-}
-
-function Facts({ options }: { options: Options }) {
-  const { t, i18n } = useTranslation();
-  if (!options.enabled) {
-    return <Typography.Text type="secondary">{t('preemptions.off')}</Typography.Text>;
-  }
-  const values: Record<string, string> = {
-    'preemptible-priority': String(options.preemptible_priority),
-    'victim-scope': t(`preemptions.scope-${options.victim_scope}`),
-    order: t(`preemptions.order-${options.order}`),
-    'min-runtime': formatSeconds(options.min_runtime, i18n.language),
-    mode: t(`preemptions.mode-${options.mode}`),
-    'over-fair-share': t(options.over_fair_share ? 'preemptions.yes' : 'preemptions.no'),
-    grace: formatSeconds(options.grace, i18n.language)
-  };
-  return (
-    <Descriptions
-      size="small"
-      column={1}
-      items={Object.entries(values).map(([key, children]) => ({
-        key,
-        label: t(`preemptions.${key}`),
-        children
-      }))}
-    />
-  );
-}
-
-function OptionsForm({ group, onClose }: { group: Item; onClose: () => void }) {
-  const { t } = useTranslation();
-  const { message } = App.useApp();
-  const save = useSaveEntity('/resource-groups');
-  const submit = (preemption: Options) =>
-    save.mutate(
-      {
-        key: String(group['name']),
-        values: { scheduler_opts_changes: { preemption } }
-      },
-      {
-        onSuccess: () => {
-          void message.success(t('preemptions.saved'));
-          onClose();
-        }
-      }
-    );
-  const choices = (prefix: string, values: string[]) =>
-    values.map(value => ({ value, label: t(`preemptions.${prefix}-${value}`) }));
-  return (
-    <Form<Options> layout="vertical" initialValues={optionsOf(group)} onFinish={submit}>
+    <OptionsSection<Options>
+      group={group}
+      isWriter={isWriter}
+      option="preemption"
+      title={t('preemptions.title')}
+      editLabel={t('preemptions.edit')}
+      values={values}
+      facts={<Facts options={values} />}
+    >
       <Form.Item name="enabled" label={t('preemptions.enabled')} valuePropName="checked">
         <Switch />
       </Form.Item>
@@ -152,21 +78,24 @@ function OptionsForm({ group, onClose }: { group: Item; onClose: () => void }) {
       <Form.Item name="grace" label={t('preemptions.grace')} extra={t('preemptions.duration-help')}>
         <Input />
       </Form.Item>
-      {save.error && (
-        <Alert
-          type="error"
-          showIcon
-          role="alert"
-          title={save.error.message}
-          style={{ marginBottom: 12 }}
-        />
-      )}
-      <Button type="primary" size="small" htmlType="submit" loading={save.isPending}>
-        {t('entities.save')}
-      </Button>{' '}
-      <Button size="small" onClick={onClose}>
-        {t('entities.cancel')}
-      </Button>
-    </Form>
+    </OptionsSection>
   );
+}
+
+function Facts({ options }: { options: Options }) {
+  const { t, i18n } = useTranslation();
+  if (!options.enabled) {
+    return <Typography.Text type="secondary">{t('preemptions.off')}</Typography.Text>;
+  }
+  const values: Record<string, string> = {
+    'preemptible-priority': String(options.preemptible_priority),
+    'victim-scope': t(`preemptions.scope-${options.victim_scope}`),
+    order: t(`preemptions.order-${options.order}`),
+    'min-runtime': formatSeconds(options.min_runtime, i18n.language),
+    mode: t(`preemptions.mode-${options.mode}`),
+    'over-fair-share': t(options.over_fair_share ? 'preemptions.yes' : 'preemptions.no'),
+    grace: formatSeconds(options.grace, i18n.language)
+  };
+  const labelled = Object.entries(values).map(([key, text]) => [t(`preemptions.${key}`), text]);
+  return <OptionFacts values={Object.fromEntries(labelled) as Record<string, string>} />;
 }

@@ -5,6 +5,7 @@ import { useQuery } from '@tanstack/react-query';
 import { meQuery } from '../../data/accounts/me';
 import type { Item } from '../../data/entities';
 import { Links } from './Links';
+import { LostAgentOptions } from './LostAgentOptions';
 import { PreemptionOptions } from './PreemptionOptions';
 import { optionTexts } from './schedulerOptions';
 
@@ -66,6 +67,7 @@ export function ResourceGroupsPage() {
       details={(_, group) => (
         <>
           <PreemptionOptions group={group} isWriter={isWriter} />
+          <LostAgentOptions group={group} isWriter={isWriter} />
           <Links group={group} isWriter={isWriter} />
         </>
       )}

@@ -13,6 +13,12 @@ function optionText(key: string, value: unknown): string {
     case 'preemption':
       // The drawer shows the details of preemption.
       return labelled(i18next.t('preemptions.title'), onOff((value as Item)['enabled'] === true));
+    case 'lost_agents': {
+      const seconds = (value as Item)['requeue_after'];
+      const label = i18next.t('resource-groups.lost-agents-requeue-after');
+      // The drawer also shows for how long other sessions wait.
+      return labelled(label, timeoutText(Number(seconds ?? 600)));
+    }
     case 'pending_timeout':
       return labelled(optionLabel(key), timeoutText(Number(value)));
     default:

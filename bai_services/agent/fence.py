@@ -1,0 +1,150 @@
+"""Stop kernels while the manager cannot be reached, so that it can start them elsewhere.
+
+The last heartbeat that the manager has acknowledged is a lease. A kernel with ``fence_seconds`` is
+stopped when the lease has this age (``core/sessions/lost_agents.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from bai_services.core.errors import BaiError
+from bai_services.core.sessions.lost_agents import MIN_FENCE_SECONDS, is_fenced
+
+from .engine import Engine
+from .folders.kernel_folders import Folders, KernelFolder, write_atomically
+from .kernels import Kernel
+
+log = logging.getLogger(__name__)
+
+LEASE_FILE = "lease.json"
+TICK_SECONDS = 1.0
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# Exit codes of containers that were running when their machine was restarted.
+KILLED = frozenset({137, 143, 255})
+
+Stop = Callable[[KernelFolder], Awaitable[None]]
+
+
+def seconds_since_boot() -> float:
+    """Return the time since the start of this machine, including the time in which it slept."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Fence:
+    """Keeps the age of the lease, and stops the kernels that must not run at this age.
+
+    The age survives a restart of the agent.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        folders: Folders,
+        engine: Engine,
+        clock: Callable[[], float] = seconds_since_boot,
+        boot_id: str | None = None,
+    ) -> None:
+        self._path = home / LEASE_FILE
+        self._folders = folders
+        self._engine = engine
+        self._clock = clock
+        self._boot_id = BOOT_ID.read_text().strip() if boot_id is None else boot_id
+        self._renewed_at: float | None = None
+        self._lock = asyncio.Lock()
+        self._stop: Stop | None = None
+
+    def on_fenced(self, stop: Stop) -> None:
+        """Call ``stop`` for each kernel that must not run."""
+        self._stop = stop
+
+    def now(self) -> float:
+        """Return the time for ``renew``, to be read before a heartbeat is sent."""
+        return self._clock()
+
+    @property
+    def age_seconds(self) -> float:
+        """The age of the lease; infinite if there is none."""
+        return float("inf") if self._renewed_at is None else self._clock() - self._renewed_at
+
+    def restore(self) -> None:
+        """Read the lease of an earlier process of this agent; blocking.
+
+        After a restart of the machine, the lease counts as expired: no kernel survives a restart.
+        """
+        try:
+            lease = json.loads(self._path.read_text())
+            if lease["boot_id"] == self._boot_id:
+                self._renewed_at = float(lease["renewed_at"])
+        except (OSError, ValueError, KeyError, TypeError):
+            self._renewed_at = None
+
+    async def renew(self, sent_at: float) -> None:
+        """Renew the lease: the manager has acknowledged a heartbeat that was sent at ``sent_at``.
+
+        Call ``check`` before the heartbeat is sent: if the lease has expired, the manager may have
+        started the sessions elsewhere.
+        """
+        self._renewed_at = sent_at
+        lease = json.dumps({"boot_id": self._boot_id, "renewed_at": sent_at})
+        try:
+            await asyncio.to_thread(write_atomically, self._path, lease)
+        except OSError as error:
+            # A restarted agent then finds an older lease, and may stop kernels too early.
+            log.error("the lease cannot be stored: %s", error)
+
+    async def run(self) -> None:
+        """Check the lease once a second."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            try:
+                await self.check()
+            except Exception:
+                log.exception("kernels could not be stopped; next try in %g s", TICK_SECONDS)
+
+    async def check(self) -> None:
+        """Stop the kernels that must not run at the age of the lease; idempotent."""
+        if self.age_seconds < MIN_FENCE_SECONDS:
+            return
+        async with self._lock:
+            due = await asyncio.to_thread(self._due)
+            if not due:
+                return
+            observed = await self._engine.observe()
+            kernels = {kernel.kernel_id: kernel for kernel in observed or ()}
+            for folder in due:
+                kernel = kernels.get(folder.kernel_id)
+                is_running = kernel is not None and kernel.is_running
+                if is_running or not (folder.is_fenced or self._has_exited(folder, kernel)):
+                    await self._fence(folder)
+
+    def _due(self) -> list[KernelFolder]:
+        age = self.age_seconds
+        return [
+            folder
+            for folder in self._folders.all()
+            if is_fenced(age, folder.fence_seconds) and not folder.is_kept
+        ]
+
+    def _has_exited(self, folder: KernelFolder, kernel: Kernel | None) -> bool:
+        """Return whether the command has ended by itself, so that the session has a result."""
+        code = self._folders.exit_code(folder.name) if kernel is None else kernel.exit_code
+        # Without a lease, the machine has restarted, which kills all processes.
+        return code is not None and not (self._renewed_at is None and code in KILLED)
+
+    async def _fence(self, folder: KernelFolder) -> None:
+        log.warning(
+            "session %s is stopped: the manager has not acknowledged a heartbeat for %d s",
+            folder.session_id,
+            min(self.age_seconds, 1e9),
+        )
+        try:
+            if self._stop is not None:
+                await self._stop(folder)
+        except BaiError as error:
+            log.error("session %s could not be stopped: %s", folder.session_id, error)

@@ -1,0 +1,77 @@
+"""Batch sessions whose kernel was stopped because its agent could not reach the manager."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bai_services.core.cluster.group_options import GroupOptions
+from bai_services.core.coded_text import TextTemplate
+from bai_services.core.sessions.end_reason import EndReason, SessionEnd
+from bai_services.core.sessions.lifecycle import Event, Result, SessionType, Status
+from bai_services.core.sessions.lost_agents import MAX_LOST_AGENTS
+from bai_services.db.sessions.lost_agents import LostAgentStore
+from bai_services.db.sessions.rows import SessionRow
+
+from ..clock import Clock
+from .lifecycle import Lifecycle
+
+
+class LostKernels:
+    """Decides which kernels agents stop without the manager, and requeues their sessions."""
+
+    def __init__(
+        self, store: LostAgentStore, lifecycle: Lifecycle, clock: Clock, deadline_seconds: int
+    ) -> None:
+        """``deadline_seconds``: the deadline of heartbeats."""
+        self._store = store
+        self._lifecycle = lifecycle
+        self._clock = clock
+        self._deadline_seconds = deadline_seconds
+
+    async def fence_seconds(self, rows: Sequence[SessionRow]) -> dict[str, int]:
+        """Return the ``fence_seconds`` of the kernels of sessions, by session id, if they have any.
+
+        A later change of the group's options does not apply to these kernels.
+        """
+        batch = [row for row in rows if row.type == SessionType.BATCH]
+        if not batch:
+            return {}
+        options = await self._store.group_options({row.resource_group for row in batch})
+        found: dict[str, int] = {}
+        for row in batch:
+            lost = GroupOptions.of(options.get(row.resource_group, {})).lost_agents
+            if (seconds := lost.fence_seconds(row.type, self._deadline_seconds)) is not None:
+                found[row.id] = seconds
+        return found
+
+    async def requeue(self, session_id: str, agents: str) -> SessionRow | None:
+        """Stop the other kernels of a session, which then returns to the queue.
+
+        ``agents``: names of the lost agents. A session that has lost agents too often ends instead.
+        Return None if the session is not PREPARED or RUNNING.
+        """
+        count = await self._store.lost_count(session_id) + 1
+        if count > MAX_LOST_AGENTS:
+            text = TextTemplate.AGENTS_LOST_OFTEN.text(count=count, name=agents)
+            return await self._lifecycle.try_apply(
+                session_id, Event.AGENT_LOST, text, result=Result.FAILURE
+            )
+        text = TextTemplate.AGENT_LOST_REQUEUED.text(name=agents)
+        return await self._lifecycle.try_apply(
+            session_id, Event.AGENT_LOST, text, is_requeued_at_end=True
+        )
+
+    async def requeue_if_fenced(self, row: SessionRow, end: SessionEnd) -> SessionRow | None:
+        """Requeue a batch session whose end was reported before the heartbeat of its agent.
+
+        The Hub may find that the agent has stopped the kernel before the agent reaches the manager
+        again.
+        """
+        is_exit = end.reason is not EndReason.STOPPED and end.exit_code != 0
+        if row.type != SessionType.BATCH or row.status not in _LAUNCHED or not is_exit:
+            return None
+        silent = await self._store.fenced_agents(row.id, self._clock())
+        return await self.requeue(row.id, ", ".join(silent)) if silent else None
+
+
+_LAUNCHED = (Status.PREPARED, Status.RUNNING)
