@@ -1,6 +1,6 @@
 """Kernels that their agent stops when it cannot reach the manager.
 
-Follows 0063; created 2026-11-27.
+Follows 0065; created 2026-11-27.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0068"
-down_revision = "0063"
+revision = "0066"
+down_revision = "0065"
 
 
 def upgrade() -> None:
