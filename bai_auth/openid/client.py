@@ -272,7 +272,7 @@ class OpenIdClient:
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:
             raise ProviderUnavailable(f"{url}: {type(error).__name__}") from error
         if not isinstance(content, dict):
-            raise ProviderUnavailable(f"{url} responds with no JSON object")
+            raise ProviderUnavailable(f"{url} does not respond with a JSON object")
         return response.status_code, content
 
 

@@ -612,8 +612,13 @@ def test_tar_preserves_holes_of_1_tib_sparse_file(tmp_path: Path) -> None:
 async def test_archive_request_with_invalid_paths_or_format_is_rejected(
     host: StorageHost, folder: Location
 ) -> None:
-    for paths, form in ((["none"], "zip"), (["../x"], "zip"), ([""], "rar"), ([], "zip")):
-        with pytest.raises(BaiError):
+    for paths, form, message in (
+        (["none"], "zip", "no such file"),
+        (["../x"], "zip", "must not contain"),
+        ([""], "rar", "the format zip or tar"),
+        ([], "zip", "1 to 1000 paths"),
+    ):
+        with pytest.raises(BaiError, match=message):
             await download_archive(host, folder, form, *paths)
 
 

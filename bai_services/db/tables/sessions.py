@@ -98,7 +98,7 @@ sessions = sa.Table(
     sa.Column("hub_user", sa.String(64), nullable=False),
     # Name of the session's server at the Hub; "": the user's default server.
     sa.Column("hub_server", sa.String(64), nullable=False),
-    # Who starts the session's server: manager or hub.
+    # Who starts the session: manager, hub or agent.
     sa.Column("started_by", sa.String(16), nullable=False),
     # The agent with the home of a stopped session that will run again. The session can run only
     # there.

@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from bai_services.client import Client
 from bai_services.core.errors import (
     AlreadyExists,
-    BaiError,
     Conflict,
     Forbidden,
     InvalidRequest,
@@ -524,7 +523,7 @@ async def test_monitors_read_readmes_but_no_other_files(api: Api, admin: Client)
     await admin.post("/models/tiny/refresh", {})
     monitor = await api.client("monitor")
     assert (await monitor.get("/models/tiny/readme"))["text"] == "# Tiny"
-    with pytest.raises(BaiError):
+    with pytest.raises(Forbidden, match="not read its files"):
         await monitor.call("GET", f"/vfolders/{key}/content", query={"path": "README.md"})
 
 

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from bai_services.client import Client, Token
-from bai_services.core.errors import BaiError, Conflict, InvalidRequest
+from bai_services.core.errors import Conflict, InvalidRequest, NotFound
 from bai_services.db.serving.scaling import ScalingStore
 from bai_services.db.tables.serving import endpoints
 from bai_services.gateway.app import run_gateway
@@ -358,5 +358,5 @@ async def test_invalid_rules(api: Api, fields: dict[str, Any]) -> None:
     user = await api.client("user")
     with pytest.raises(InvalidRequest):
         await make(api, user, **fields)
-    with pytest.raises(BaiError):
+    with pytest.raises(NotFound):
         await user.get("/endpoints/llm")

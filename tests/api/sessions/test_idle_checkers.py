@@ -113,20 +113,20 @@ async def test_invalid_setting_is_rejected(api: Api, change: dict[str, Any], fie
 
 
 @pytest.mark.parametrize(
-    ("scope", "key"),
+    ("scope", "key", "message"),
     [
-        ("planet", "earth"),
-        ("domain", "nothing"),
-        ("project", "nothing"),
-        ("user", "nothing"),
-        ("resource-group", "nothing"),
-        ("keypair-policy", "nothing"),
+        ("planet", "earth", "'planet' is not a scope"),
+        ("domain", "nothing", "there is no domain"),
+        ("project", "nothing", "there is no project"),
+        ("user", "nothing", "there is no user"),
+        ("resource-group", "nothing", "there is no resource-group"),
+        ("keypair-policy", "nothing", "there is no keypair-policy"),
     ],
 )
-async def test_unknown_scope_is_rejected(api: Api, scope: str, key: str) -> None:
+async def test_unknown_scope_is_rejected(api: Api, scope: str, key: str, message: str) -> None:
     admin = await api.client("admin")
     await admin.post("/idle-checkers", CHECKER)
-    with pytest.raises((errors.NotFound, errors.InvalidRequest)):
+    with pytest.raises((errors.NotFound, errors.InvalidRequest), match=message):
         body = {"checker": "idle-cpu", "scope": scope, "scope_key": key}
         await admin.post("/idle-checker-bindings", body)
 
