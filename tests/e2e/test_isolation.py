@@ -135,14 +135,18 @@ print(paths, sorted(ids))
 async def test_the_network_is_closed_to_other_users(docker_hub: RunningHub) -> None:
     mine, theirs = docker_hub.rest("user"), docker_hub.rest("user2")
     first, second = start(mine, "network-a"), start(theirs, "network-b")
+    # The server has a process group of its own before the kernel ends, because a kernel ends all
+    # processes of its group. The server ends with its container.
     listen = """
-import os, socket
-server = socket.create_server(("0.0.0.0", 9999))
+import socket, subprocess, sys
+serve = "import socket; s = socket.create_server(('0.0.0.0', 9999)); print(flush=True)"
+server = subprocess.Popen(
+    [sys.executable, "-c", serve + "\\nwhile True: s.accept()"],
+    stdout=subprocess.PIPE,
+    start_new_session=True,
+)
+server.stdout.readline()
 print(socket.gethostbyname(socket.gethostname()))
-if os.fork() == 0:
-    os.setsid()  # outlives this kernel, ends with its container
-    while True:
-        server.accept()
 """
     address = await run_inside(docker_hub, "user", first, listen)
     reach = f"""

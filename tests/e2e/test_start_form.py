@@ -339,7 +339,8 @@ def test_start_that_exceeds_the_grace_period_continues_as_a_pending_session(
         rest.post("/sessions", json={"name": "filler", "resources": {"cuda.shares": now}}), 201
     )
     wait_for(rest, filler["id"], "RUNNING")
-    answer = send_form(hub, client, "/hub/spawn/user/queued", **{"resource:cuda.shares": "1"})
+    # With a smaller amount, the session could start when a session of another test ends.
+    answer = send_form(hub, client, "/hub/spawn/user/queued", **{"resource:cuda.shares": now})
 
     assert answer.status_code == HTTPStatus.FOUND
     session = wait_until(lambda: live_session_of(rest, "queued"), 30, "the session")
@@ -350,7 +351,7 @@ def test_start_that_exceeds_the_grace_period_continues_as_a_pending_session(
     )
     wait_until(
         lambda: "data-bai-queued" in client.get("/hub/spawn-pending/user/queued").text,
-        10,
+        60,
         "the page of a pending session",
     )
     page = client.get("/hub/spawn-pending/user/queued")

@@ -32,7 +32,7 @@ class MaintenanceWindow:
         None: no maximum. A session without a maximum may start before the period, even with
         ``looks_ahead``.
         """
-        if self.ends_at is not None and now >= self.ends_at:
+        if self.ends_at is not None and max(now, self.starts_at) >= self.ends_at:
             return False
         if now >= self.starts_at:
             return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bai_services.core.scheduling.estimates.explainer import explain_one
@@ -50,6 +50,7 @@ def test_window_withholds(one: MaintenanceWindow, hours: int | None, is_withheld
     st.none() | st.integers(1, 16),
     st.booleans(),
 )
+@example(1, 0, 2, True)  # an empty period
 def test_window_withholds_a_session_that_would_run_in_it(
     start: int, length: int | None, run: int | None, ahead: bool
 ) -> None:

@@ -128,6 +128,14 @@ def test_members_use_up_the_booked_amount() -> None:
     assert started_sessions(queue.run(NOW)) == ["s5"]
 
 
+def test_amounts_that_a_member_releases_for_others_are_used_in_the_same_pass() -> None:
+    """The member uses one of the two booked devices completely, and a part of the other amount."""
+    held = [part(-1, 2, key=key, cuda_shares="0.7") for key in ("r1", "r2")]
+    sessions = [session(1, MINE, cuda_shares="1"), session(2, cuda_shares="0.5")]
+    queue = queue_of(sessions, *held, gpus=2, backfill=Backfill.AGGRESSIVE)
+    assert started_sessions(queue.run(NOW)) == ["s1", "s2"]
+
+
 def test_members_may_take_more_than_the_booked_amount() -> None:
     queue = queue_of([session(1, MINE, cuda_device="4")], part(-1, 2, cuda_device="2"))
     assert started_sessions(queue.run(NOW)) == ["s1"]
@@ -168,6 +176,13 @@ def test_a_machine_without_enough_capacity_at_the_start_keeps_what_becomes_free(
     assert started_sessions(queue.run(NOW)) == []
     queue.apply(Changes(removed=["s1"]))
     assert started_sessions(queue.run(NOW)) == ["s2"]
+
+
+def test_order_of_the_reservations_does_not_matter() -> None:
+    later, first = part(5, 9, key="r1", cuda_shares="0.5"), part(4, 9, key="r2", cuda_device="2")
+    for held in ((later, first), (first, later)):
+        queue = queue_of([session(1, cuda_shares="0.3")], *held, gpus=3)
+        assert started_sessions(queue.run(NOW)) == ["s1"]
 
 
 def test_reservations_in_different_periods_do_not_add_up() -> None:

@@ -217,6 +217,7 @@ async def test_phone_sorts_and_selects_all_rows(ui: Sessions, rest: httpx.Client
     await ui.page.set_viewport_size({"width": 390, "height": 844})
     for number in range(3):
         create_pending(rest, f"webui-sort-{number}")
+    # Without the filter, the sessions can be on different pages.
     await ui.open("/sessions?name=webui-sort-")
     names = ui.page.locator(".ant-table-row", has_text="webui-sort-")
     for order, first in (("Name, ascending", 0), ("Name, descending", 2)):

@@ -36,10 +36,10 @@ Start = Callable[[GroupQueue, Shape, str, tuple[Placement, ...]], RunningSession
 class GroupPass:
     """One pass over the queue of one group.
 
-    Quota and capacity only shrink during a pass, so a request that does not fit is not tried again.
-    A request that fits only inside the reserved placements is tried again after the reservation has
-    moved. The cost therefore grows with the number of shapes and started sessions, not with the
-    length of the queue.
+    Quota and capacity only shrink during a pass, so a request that does not fit is not tried again
+    (``has_used_parts`` is the exception). A request that fits only inside the reserved placements
+    is tried again after the reservation has moved. The cost therefore grows with the number of
+    shapes and started sessions, not with the length of the queue.
     """
 
     def __init__(
@@ -71,6 +71,9 @@ class GroupPass:
         self._capped: tuple[int, int] | None = None
         self._plans = GroupPlans(group_queue, now)
         self.preemption: Preemption | None = None  # the new plan of this pass
+        # Whether a member of a reservation has started on a part of it, so that other sessions may
+        # fit beside the rest that did not fit before.
+        self.has_used_parts = False
         self._started: dict[Shape, int] = {}
         # Whether sessions have been charged since the current turns were selected.
         self._has_charged = False
@@ -87,8 +90,7 @@ class GroupPass:
         def start_planned(shape: Shape, session_id: str, placements: tuple[Placement, ...]) -> None:
             decisions.append(Decision(session_id, placements))
             group_queue.end_promise(shape)
-            self._start(group_queue, shape, session_id, placements)
-            group_queue.withhold_parts(self._now)
+            self._withhold_after(self._start(group_queue, shape, session_id, placements))
             self._started[shape] = 1
 
         self._plans.start_planned(start_planned)
@@ -115,7 +117,7 @@ class GroupPass:
             if placements is not None:
                 decisions.append(Decision(session_id, placements))
                 running = self._start(group_queue, shape, session_id, placements)
-                group_queue.withhold_parts(self._now)
+                self._withhold_after(running)
                 self._has_charged = True
                 if self._reserver is not None:
                     self._reserver.started(running)
@@ -150,6 +152,11 @@ class GroupPass:
             group_queue.has_spare_beside_reservation = self._reserver.has_spare_cpu()
             self._reserver.recycle_forks()
         return decisions
+
+    def _withhold_after(self, started: RunningSession) -> None:
+        parts = self._group_queue.parts
+        self._group_queue.withhold_parts(self._now)
+        self.has_used_parts |= parts.is_used and parts.admit(started)
 
     @property
     def dropped_plans(self) -> list[str]:

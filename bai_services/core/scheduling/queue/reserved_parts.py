@@ -263,7 +263,8 @@ class ReservedParts:
         if held == self._held:
             return
         self._held, self._parts, self._known = held, {}, {}
-        for one in held:
+        # The first reservation is used up first, and keeps its devices when the next one starts.
+        for one in sorted(held, key=lambda one: (one.starts_at, one.id)):
             for agent_id in one.agents if one.booked else ():
                 self._parts.setdefault(agent_id, []).append(one)
         self.is_used = bool(self._parts)
@@ -280,6 +281,14 @@ class ReservedParts:
         for placement in session.placements:
             if placement.agent_id in self._running:
                 self._running[placement.agent_id].pop(session.id, None)
+
+    def admit(self, session: RunningSession) -> bool:
+        """Return whether a session may use a reserved part of one of its agents."""
+        return any(
+            one.admits(session.scopes)
+            for placement in session.placements
+            for one in self._parts.get(placement.agent_id, ())
+        )
 
     def apply(self, placer: Placer, sets: Iterable[tuple[str, ...]], now: datetime) -> None:
         """Withhold the parts in a placer, for requests with these values of ``Request.beside``."""

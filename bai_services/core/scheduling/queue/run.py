@@ -45,7 +45,8 @@ def run_pass(snapshot: Snapshot) -> PassResult:
 
 # Maximum number of rounds in one pass (see ``Queue._decide``); more than three are rarely needed.
 MAX_ROUNDS = 10
-# Maximum number of preemption plans that one pass makes for a group.
+# Maximum number of preemption plans that one pass makes for a group, and of repetitions after
+# members of a reservation have started.
 MAX_PLANS = 5
 
 
@@ -481,11 +482,12 @@ class Queue:
             for session_id in one.dropped_plans:
                 self._dropped_plans.append(session_id)
                 self._set_plan(session_id, None)
-            if one.preemption is None:
+            if one.preemption is not None:
+                # Run again, to hold resources for the new plan.
+                self._preemptions.append(one.preemption)
+                self._set_plan(one.preemption.session_id, one.preemption.plan)
+            elif not one.has_used_parts:
                 break
-            # Run again, to hold resources for the new plan.
-            self._preemptions.append(one.preemption)
-            self._set_plan(one.preemption.session_id, one.preemption.plan)
         return decisions
 
     def _set_plan(self, session_id: str, plan: Plan | None) -> None:
