@@ -645,7 +645,6 @@ NOT_FROM_USERS = {
     "scheduling.advance_reservations.choose_agents",
     "scheduling.advance_reservations.held_parts",
     "scheduling.advance_reservations.held_restriction",
-    "scheduling.elastic.ElasticSession.surplus",
     "scheduling.elastic.decide",
     "usage.model.Prices.cost",
     "usage.model.Prices.cost_per_hour",
