@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bai_services import __version__
+from bai_services import __version__, tracing
 from bai_services.core.cluster.custom_images import CommitRequest
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound, Unavailable
 from bai_services.core.resources import ResourceSlots
@@ -298,10 +298,11 @@ class Agent:
 
     async def _check(self, item: Mapping[str, Any]) -> None:
         """Check this machine for `bai admin cluster doctor`, and report the findings."""
-        result = await asyncio.to_thread(self._checks.run, CheckRequest.from_json(item))
-        await self._link.deliver(
-            {"work_id": item["id"], "kind": CHECK, "state": "done", "check": result.to_json()}
-        )
+        with tracing.span(f"agent {CHECK}", attributes={"bai.work.kind": CHECK}):
+            result = await asyncio.to_thread(self._checks.run, CheckRequest.from_json(item))
+            await self._link.deliver(
+                {"work_id": item["id"], "kind": CHECK, "state": "done", "check": result.to_json()}
+            )
 
     async def _pull(self, task: PullTask) -> None:
         await self._pulls.execute(task)

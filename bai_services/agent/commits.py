@@ -36,4 +36,9 @@ class CommitExecutor:
                 lambda progress: self._engine.commit(request, progress),
                 report,
                 f"commit of session {request.session_id}",
+                {
+                    "bai.work.kind": COMMIT,
+                    "bai.session.id": request.session_id,
+                    "bai.kernel.id": request.kernel_id,
+                },
             )

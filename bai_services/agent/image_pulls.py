@@ -8,8 +8,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bai_services import tracing
 from bai_services.core.cluster.image_store import RegistryAuth, read_auth
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound
+from bai_services.span_content import Attribute, Span
 
 from .engine import Engine, ReportProgress
 from .link import Link
@@ -65,6 +67,7 @@ class PullExecutor:
                 lambda report: self._engine.pull_image(task.image, task.digest, report, task.auth),
                 task.to_report,
                 f"pull of {task.image}",
+                {"bai.work.kind": PULL, "bai.image": task.image},
             )
 
 
@@ -73,12 +76,24 @@ async def run_with_reports(
     start: Callable[[ReportProgress], Coroutine[Any, Any, Mapping[str, Any]]],
     to_report: Callable[..., dict[str, Any]],
     what: str,
+    attributes: Mapping[str, Attribute],
 ) -> None:
     """Run long work on an image, and report its progress and result to the manager.
 
     The work is cancelled when the manager no longer wants it. ``to_report`` returns the report with
-    a state and facts.
+    a state and facts. ``attributes``: those of the span that records the work.
     """
+    with tracing.span(f"agent {attributes['bai.work.kind']}", attributes=attributes) as span:
+        await _run(link, start, to_report, what, span)
+
+
+async def _run(
+    link: Link,
+    start: Callable[[ReportProgress], Coroutine[Any, Any, Mapping[str, Any]]],
+    to_report: Callable[..., dict[str, Any]],
+    what: str,
+    span: Span,
+) -> None:
     latest: dict[str, Any] = {"percent": None}
 
     def progress(stage: str, _: str, percent: int | None) -> None:
@@ -98,9 +113,13 @@ async def run_with_reports(
         while not work.done():
             if not await is_wanted():
                 log.info("the %s was cancelled", what)
+                span.set({"bai.cancelled": True})
                 return
             await asyncio.wait([work], timeout=REPORT_INTERVAL_SECONDS)
-        await link.deliver(_result(work, to_report, what))
+        result = _result(work, to_report, what)
+        if "error" in result:
+            span.fail(result["error"]["message"], result["error"]["code"])
+        await link.deliver(result)
     finally:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
@@ -19,7 +20,7 @@ from bai_services.core.resources import format_amount
 from bai_services.core.sessions.agent_launch import may_prepare
 from bai_services.core.sessions.launch_plan import Mount
 from bai_services.core.sessions.setup import SETUP_FILE, SETUP_FILE_VARIABLE
-from bai_services.span_content import Span
+from bai_services.span_content import Attribute, Span
 
 from .devices.base import GrantedDevice
 from .devices.device_grants import DeviceGrants
@@ -40,9 +41,28 @@ log = logging.getLogger(__name__)
 PROGRESS_INTERVAL_SECONDS = 0.5
 # Timeout for access to a session's folders, whose network storage may hang.
 MOUNT_TIMEOUT_SECONDS = 10.0
+# A read of a log that takes at least this time gets a span.
+SLOW_LOG = timedelta(seconds=1)
 # Kinds of items that create or delete the folder and the container of a kernel.
 _EXCLUSIVE = frozenset({"prepare", "launch", "terminate", "remove", "stop"})
 T = TypeVar("T")
+
+
+class _Failure(Span):
+    """Stores the reason of a failure, for a span that is recorded afterwards."""
+
+    reason = ""
+
+    def fail(self, reason: str, code: str = "") -> None:
+        self.reason = reason
+
+
+def _attributes(task: Task) -> dict[str, Attribute]:
+    return {
+        "bai.work.kind": task.kind,
+        "bai.session.id": task.session_id,
+        "bai.kernel.id": task.kernel_id,
+    }
 
 
 class WorkExecutor:
@@ -77,19 +97,32 @@ class WorkExecutor:
     async def execute(self, task: Task) -> None:
         """Execute one work item and report its result; raises only if it is cancelled."""
         if task.kind == "logs":
-            # A log that a client follows is read twice a second.
-            await self._execute(task, Span())
+            await self._execute_short(task)
             return
-        attributes = {
-            "bai.work.kind": task.kind,
-            "bai.session.id": task.session_id,
-            "bai.kernel.id": task.kernel_id,
-        }
         hidden = (task.user,)
         with tracing.span(
-            f"agent {task.kind}", parent=task.trace, attributes=attributes, hidden=hidden
+            f"agent {task.kind}", parent=task.trace, attributes=_attributes(task), hidden=hidden
         ) as span:
             await self._execute(task, span)
+
+    async def _execute_short(self, task: Task) -> None:
+        """Execute an item, with a span only if it fails or is slow.
+
+        A log that a client follows is read twice a second: a span of each would hide the others.
+        """
+        started_at, failure = datetime.now(UTC), _Failure()
+        await self._execute(task, failure)
+        ended_at = datetime.now(UTC)
+        if failure.reason or ended_at - started_at >= SLOW_LOG:
+            tracing.record(
+                f"agent {task.kind}",
+                parent=task.trace,
+                started_at=started_at,
+                ended_at=ended_at,
+                attributes=_attributes(task),
+                hidden=(task.user,),
+                error=failure.reason or None,
+            )
 
     async def _execute(self, task: Task, span: Span) -> None:
         handlers = {

@@ -19,7 +19,7 @@ from .text import json_text, printable, printable_log
 _PIPE_WIDTH = 1000
 # Fields with messages of the manager: times within their text are shown in the local time zone. In
 # other texts, such as commands, they are not changed.
-_MESSAGES = frozenset({"message", "notices", "reason", "status_info", "text"})
+_MESSAGES = frozenset({"last_reason", "message", "notices", "reason", "status_info", "text"})
 
 
 def console() -> Console:

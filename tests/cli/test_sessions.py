@@ -13,6 +13,7 @@ import pytest
 
 from bai_services.cli import output
 from bai_services.cli.sessions.info import status_text, stop_text
+from bai_services.cli.sessions.wait_reasons import position_and_reasons
 from bai_services.cli.sessions.waiting import (
     _LiveLine,
     _PlainLines,
@@ -380,6 +381,10 @@ def test_times_in_messages_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
     time.tzset()
     message = "will be stopped at 2030-01-31T09:00:00+00:00"
     command = "run --since 2030-01-31T09:00:00+00:00"
+    reason = {"check": "not-before", "passed": False, "message": message}
+    session = {"status": "PENDING", "resource_group": "gpu", "reasons": [reason]}
+    assert position_and_reasons(session)[1:] == ["will be stopped at 2030-01-31 18:00:00"]
+    assert output.field_text("last_reason", message) == "will be stopped at 2030-01-31 18:00:00"
     assert output.field_text("text", message) == "will be stopped at 2030-01-31 18:00:00"
     assert output.field_text("startup_command", command) == command
 

@@ -48,7 +48,7 @@ def _reason(reason: Mapping[str, Any]) -> str:
             for one in shortages
         )
         return needs if reason.get("possible", True) else f"{needs}, even if no session runs"
-    return str(reason.get("message", ""))
+    return units.with_local_times(str(reason.get("message", "")))
 
 
 def remedy_texts(remedies: Iterable[Mapping[str, Any]]) -> list[str]:
