@@ -143,6 +143,7 @@ class Preparation:
         try:
             # Check first that the stop was not cancelled: the save interrupts a busy kernel.
             if not await self._send_report(notice, hook_result, kernels):
+                self._forget(notice)
                 return
             if notice.keeps_variables:
                 kernels = await self._variables.save_again(notice.ends_at - loop.time(), kernels)

@@ -185,6 +185,10 @@ async def test_variables_are_saved_again_shortly_before_a_stop_by_the_manager(
     )
     names = {"work.ipynb: first"} | (set() if is_cancelled else {"work.ipynb: second"})
     assert set(link.reports[-1]["saved_variables"]) == names
+    # The page no longer shows a cancelled stop.
+    await wait_until_async(
+        lambda: (preparation.describe()["ahead"] is None) == is_cancelled, 20, "the state"
+    )
 
 
 @pytest.mark.asyncio(loop_scope="function")

@@ -12,7 +12,7 @@ import type { Model } from './model';
 import type { Translate } from './i18n';
 import type { PlannedStop } from './plannedStop';
 import { restoreVariables, type SavedKernel } from './savedVariables';
-import { afterStop } from './stopTimes';
+import { afterStop, isDropped } from './stopTimes';
 
 /** JupyterLab truncates longer notifications. */
 const MAX_NOTIFICATION_CHARACTERS = 140;
@@ -56,6 +56,7 @@ export class Preparation {
   private wasUnreachable = false;
   private isSaving = false;
   private hasShownReturn = false;
+  private hasSeenPreemption = false;
 
   constructor(
     private readonly app: JupyterFrontEnd,
@@ -88,12 +89,26 @@ export class Preparation {
       }
       return;
     }
+    this.followPreemption();
     const hasReturned = this.wasUnreachable && this.planned.stop !== null;
     this.wasUnreachable = false;
     if (session && (session.status_info !== this.statusInfo || hasReturned)) {
       this.statusInfo = session.status_info;
       void this.check();
     }
+  }
+
+  /** The session's server learns late that a preemption was dropped. */
+  private followPreemption(): void {
+    const { session } = this.model;
+    const { stop, isAway } = this.planned;
+    if (!session || !stop || isAway) {
+      return;
+    }
+    if (isDropped({ endsAt: stop.endsAt, wasSeen: this.hasSeenPreemption }, session)) {
+      this.showCancelled();
+    }
+    this.hasSeenPreemption ||= Boolean(session.preemption);
   }
 
   private showAway(purpose: string): void {
@@ -130,6 +145,7 @@ export class Preparation {
 
   private async prepare(ahead: StopAhead): Promise<void> {
     this.deadline = ahead.deadline;
+    this.hasSeenPreemption = false;
     this.startCountdown(ahead);
     // Read the session again: it says what happens after a preemption.
     this.model.refresh();
@@ -188,8 +204,8 @@ export class Preparation {
   }
 
   private showCancelled(): void {
+    // The notice with this deadline is not shown again.
     this.endCountdown();
-    this.deadline = null;
     this.planned.clear();
     Notification.success(this.t('stop-cancelled'), { autoClose: SHORT_NOTICE_MILLISECONDS });
   }

@@ -81,6 +81,18 @@ function lowestStep(left: number, steps: readonly number[]): number | null {
 export type AfterStop = 'requeue' | 'suspend' | 'end';
 
 /**
+ * Whether a preemption was dropped: the session had it before, and now continues without it. Not at
+ * the planned end, because the session is stopped then.
+ */
+export function isDropped(
+  plan: { endsAt: number; wasSeen: boolean },
+  session: { status: string; preemption?: unknown },
+  now = Date.now()
+): boolean {
+  return plan.wasSeen && !session.preemption && session.status === 'RUNNING' && now < plan.endsAt;
+}
+
+/**
  * What happens after a stop with this purpose. The purpose of a preemption is `stop`; its mode is
  * part of the session.
  */

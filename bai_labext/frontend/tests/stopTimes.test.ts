@@ -6,6 +6,7 @@ import {
   endingCheck,
   idleSecondsLeft,
   idleStepReached,
+  isDropped,
   isEnded,
   keepAlivesOf,
   otherNotices,
@@ -108,4 +109,14 @@ test('a preempted session returns to the queue unless the mode of the group ends
   assert.equal(afterStop('stop', { preemption: { mode: 'reschedule' } }), 'requeue');
   assert.equal(afterStop('stop', { preemption: { mode: 'terminate' } }), 'end');
   assert.equal(afterStop('stop', null), 'end');
+});
+
+test('a preemption that was announced and is missing before its end was dropped', () => {
+  const plan = { endsAt: NOW + 1000, wasSeen: true };
+  const running = { status: 'RUNNING', preemption: null };
+  assert.equal(isDropped(plan, running, NOW), true);
+  assert.equal(isDropped(plan, { ...running, preemption: { mode: 'terminate' } }, NOW), false);
+  assert.equal(isDropped({ ...plan, wasSeen: false }, running, NOW), false);
+  assert.equal(isDropped(plan, { ...running, status: 'TERMINATING' }, NOW), false);
+  assert.equal(isDropped(plan, running, NOW + 1000), false);
 });

@@ -127,9 +127,14 @@ async def test_page_whose_script_cannot_be_loaded_appears_when_the_manager_is_ba
         await ui.page.locator("nav").get_by_role("link", name="Data").first.click()
         await ui.page.get_by_text(LOST).wait_for()
         await ui.page.locator("#content .ant-skeleton-active").first.wait_for()
+        # A page that is opened meanwhile also appears by itself.
+        late = await ui.page.context.new_page()
+        await late.goto(f"{ui.url}/data")
+        await late.get_by_text("The page loads again by itself").wait_for()
     await ui.page.get_by_role("button", name="New folder").first.wait_for()
     await ui.page.get_by_text(LOST).wait_for(state="detached")
     assert await ui.page.evaluate("window.wasOpened")
+    await late.get_by_role("button", name="New folder").first.wait_for()
 
 
 @asynccontextmanager

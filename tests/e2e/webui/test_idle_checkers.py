@@ -58,21 +58,46 @@ async def check_drawer(opened: Opener[Sessions], rest: httpx.Client, admin: http
         stop(rest, session["id"])
 
 
+async def check_form_by_keyboard(ui: Entities) -> None:
+    """Open the form with the keyboard, and close it: the focus returns, and input is kept."""
+    from playwright.async_api import expect
+
+    button = ui.page.get_by_role("button", name="New idle checker")
+    await button.press("Enter")
+    await ui.drawer.get_by_label("Name", exact=True).wait_for()
+    await ui.page.keyboard.press("Escape")
+    await expect(button).to_be_focused()
+    await button.press("Enter")
+    await ui.fill(Name="typed")
+    await ui.page.keyboard.press("Escape")
+    question = ui.page.get_by_role("dialog", name="Discard your input?")
+    await expect(question.get_by_role("button", name="Continue editing")).to_be_focused()
+    await ui.page.keyboard.press("Enter")
+    await question.wait_for(state="detached")
+    await expect(ui.drawer.get_by_label("Name", exact=True)).to_have_value("typed")
+
+
 @pytest.mark.checklist("DET-06")
 async def test_checker_is_created_bound_as_a_dry_run_and_replayed(
     opened: Opener[Any], admin: httpx.Client, rest: httpx.Client
 ) -> None:
+    from playwright.async_api import expect
+
     await check_drawer(opened, rest, admin)
     name = f"idle-{secrets.token_hex(3)}"
     ui = await opened(Entities, "admin", "/idle-checkers")
     try:
-        await ui.page.get_by_role("button", name="New idle checker").click()
+        await check_form_by_keyboard(ui)
         await ui.choose("Type", "Network inactivity")
         await ui.drawer.get_by_label("Keep-alives per session").wait_for()
         assert await ui.drawer.get_by_label("Thresholds").count() == 0
         await ui.choose("Type", "Utilization")
         await ui.drawer.get_by_text("If empty: all metrics are below").wait_for()
-        await ui.fill(Name=name, Thresholds="cpu_util")
+        await ui.fill(Thresholds="cpu_util")
+        await ui.save()
+        # The field is above the visible part of the form.
+        await expect(ui.drawer.get_by_label("Window or maximum")).to_be_focused()
+        await ui.fill(Name=name)
         await ui.drawer.get_by_label("Window or maximum").fill("soon")
         await ui.save()
         await ui.drawer.get_by_text("A duration, such as 30min").last.wait_for()
@@ -81,6 +106,8 @@ async def test_checker_is_created_bound_as_a_dry_run_and_replayed(
         await ui.drawer.get_by_text("such as cpu_util=5").last.wait_for()
         await ui.fill(Thresholds="cpu_util=5 cuda_util=5")
         await ui.save()
+        await ui.page.get_by_text("Saved", exact=True).wait_for()
+        await expect(ui.page.get_by_role("button", name="New idle checker")).to_be_focused()
         await ui.show(name)
         await ui.drawer.get_by_role("button", name="Run the replay").click()
         await ui.drawer.get_by_text("Stopped wrongly").wait_for()

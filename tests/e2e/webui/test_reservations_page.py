@@ -27,7 +27,6 @@ async def request(ui: Entities, name: str, start: datetime, resources: str) -> N
     for label, at in (("Start", start), ("End", start + timedelta(hours=2))):
         field = ui.drawer.get_by_label(label, exact=True)
         await field.fill(f"{at:%Y-%m-%d %H:%M}")
-        await field.press("Enter")
     await ui.fill(Resources_on_each_machine="one core")
     await ui.save()
     hint = ui.drawer.locator(".ant-form-item-explain", has_text="Slots with quantities")
@@ -93,6 +92,11 @@ async def test_whole_machines_are_requested_and_rejected(
         admin = await opened(Entities, "domain-admin", "/reservations", timezone_id="UTC")
         await admin.show(name)
         await admin.drawer.get_by_role("button", name="Reject").click()
+        # Nothing happens before the answer.
+        await admin.confirm("Close")
+        await admin.drawer.get_by_text("requested", exact=True).wait_for()
+        await admin.drawer.get_by_role("button", name="Reject").click()
+        await admin.confirm("Reject")
         await admin.page.get_by_text("The reservation is rejected.").wait_for()
         assert checked(rest.get(f"/reservations/{made['id']}"), 200)["state"] == "rejected"
 

@@ -1,5 +1,5 @@
 import { useEffect } from 'react';
-import { Button } from 'antd';
+import { App, Button, Modal } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { config } from '../config';
 import { queries } from '../data/queries';
@@ -10,7 +10,14 @@ const ACCOUNT_REASONS: readonly string[] = ['inactive', 'deleted', 'address'];
 /** Replaces the page of a user who was signed out, and deletes the cached data. */
 export function SignedOut({ reason }: { reason: string }) {
   const { t } = useTranslation();
-  useEffect(() => queries.clear(), []);
+  const { message, notification } = App.useApp();
+  useEffect(() => {
+    queries.clear();
+    // They are outside of the page that was replaced.
+    message.destroy();
+    notification.destroy();
+    Modal.destroyAll();
+  }, [message, notification]);
   const isRefused = ACCOUNT_REASONS.includes(reason);
   const help = isRefused ? `signed-out-${reason}` : 'signed-out-help';
   const signIn = () => {

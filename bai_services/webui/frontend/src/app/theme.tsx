@@ -1,8 +1,10 @@
 import { createContext, useContext, useEffect, useMemo, useState, type ReactNode } from 'react';
 import { generate } from '@ant-design/colors';
+import { SearchOutlined } from '@ant-design/icons';
 import { ConfigProvider, theme, type ThemeConfig } from 'antd';
 import english from 'antd/es/locale/en_US';
 import { useTranslation } from 'react-i18next';
+import type { FormConfig } from 'antd/es/config-provider/context';
 import type { Locale } from 'antd/es/locale';
 import { config } from '../config';
 
@@ -18,6 +20,8 @@ const LOCALES: Record<string, () => Promise<{ default: Locale }>> = {
   ja: () => import('antd/es/locale/ja_JP'),
   th: () => import('antd/es/locale/th_TH')
 };
+
+const SCROLL_TO_ERROR: FormConfig = { scrollToFirstError: { focus: true, block: 'center' } };
 
 /** The next darker shade of the palette that AntD derives from a color. */
 const darker = (color: string) => generate(color)[6] ?? color;
@@ -92,7 +96,7 @@ export function Themed({ children }: { children: ReactNode }) {
   const [systemIsDark, setSystemIsDark] = useState(SYSTEM_DARK.matches);
   // Must not be undefined: AntD would remount the whole page.
   const [locale, setLocale] = useState<Locale>(english);
-  const { i18n } = useTranslation();
+  const { t, i18n } = useTranslation();
 
   useEffect(() => {
     const update = () => setSystemIsDark(SYSTEM_DARK.matches);
@@ -131,6 +135,9 @@ export function Themed({ children }: { children: ReactNode }) {
         theme={{ ...(isDark ? DARK : LIGHT), cssVar: {}, hashed: false }}
         // AntD would write a space between the characters of a button with two Japanese characters.
         button={{ autoInsertSpace: false }}
+        // An invalid field can be outside of the visible part of a form.
+        form={SCROLL_TO_ERROR}
+        inputSearch={{ searchIcon: <SearchOutlined aria-label={t('palette.open')} /> }}
         locale={locale}
       >
         {children}

@@ -79,7 +79,19 @@ export const entitiesQuery = (path: EntityPath, list: ListQuery) =>
     placeholderData: keepPreviousData
   });
 
-const refresh = () => queries.invalidateQueries({ queryKey: ['entities'] });
+// Queries of the banners above every page, which show these collections.
+const BANNERS: Partial<Record<EntityPath, string>> = {
+  '/announcements': 'announcements',
+  '/maintenances': 'maintenances'
+};
+
+function refresh(path?: EntityPath) {
+  const banner = path && BANNERS[path];
+  if (banner) {
+    void queries.invalidateQueries({ queryKey: [banner] });
+  }
+  return queries.invalidateQueries({ queryKey: ['entities'] });
+}
 
 export interface Change {
   /** Key of the object to change; undefined: create an object. */
@@ -98,14 +110,14 @@ export function useSaveEntity(path: EntityPath) {
       );
       return saved as Item;
     },
-    onSettled: refresh
+    onSettled: () => refresh(path)
   });
 }
 
 export function useDeleteEntity(path: EntityPath) {
   return useMutation({
     mutationFn: (key: string) => unwrap(api.DELETE(oneOf(path), { params: { path: { key } } })),
-    onSettled: refresh
+    onSettled: () => refresh(path)
   });
 }
 
@@ -132,7 +144,7 @@ export function useUserAction(action: 'sign-out' | 'unlock' | 'reset-authenticat
           break;
       }
     },
-    onSettled: refresh
+    onSettled: () => refresh()
   });
 }
 
@@ -162,7 +174,7 @@ export function useChangeMember(project: string) {
           : api.DELETE('/projects/{key}/members/{user}', { params })
       );
     },
-    onSettled: refresh
+    onSettled: () => refresh()
   });
 }
 

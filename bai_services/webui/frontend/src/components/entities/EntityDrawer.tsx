@@ -46,6 +46,7 @@ export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerP
         try {
           await remove.mutateAsync(itemKey);
           props.onClose();
+          void message.success(t('entities.deleted'));
         } catch (error) {
           void message.error((error as Error).message);
         }

@@ -1,5 +1,5 @@
-import { useState } from 'react';
-import { Alert, Button, Drawer, Flex, Form } from 'antd';
+import { useRef, useState } from 'react';
+import { Alert, App, Button, Drawer, Flex, Form } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import type { i18n as I18n, TFunction } from 'i18next';
 import { useTranslation } from 'react-i18next';
@@ -10,6 +10,8 @@ import { choiceText, fieldsFor, idOf, labelKey, nameOf, type Entity, type Field 
 import { secondsOf } from '../span';
 import { FieldControl } from './FieldControl';
 import { changedValues, newValues, textToNumbers, textToSlots, toControl } from './values';
+
+const SHOWN = { block: 'center', focus: true } as const;
 
 interface EntityFormProps {
   entity: Entity;
@@ -25,6 +27,8 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
   const { t, i18n } = useTranslation();
   const [form] = Form.useForm<Item>();
   const [error, setError] = useState<string>();
+  const notice = useRef<HTMLDivElement>(null);
+  const { message, modal } = App.useApp();
   const save = useSaveEntity(entity.path);
   const { data: me } = useQuery(meQuery);
   const fields = fieldsFor(entity, me?.role, item === undefined ? 'create' : 'change');
@@ -54,15 +58,39 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
         }
       }
       onClose();
+      void message.success(t('entities.saved'));
     } catch (problem) {
-      setError(showProblems(problem as Error, fields, form.setFields));
+      const text = showProblems(problem as Error, fields, form.setFields);
+      setError(text);
+      const [invalid] = form.getFieldsError().filter(({ errors }) => errors.length > 0);
+      if (text !== undefined) {
+        notice.current?.scrollIntoView({ block: 'center' });
+      } else if (invalid) {
+        form.scrollToField(invalid.name, SHOWN);
+      }
     }
+  };
+
+  /** Esc, the close button and a click beside the form must not discard the input. */
+  const close = () => {
+    if (!form.isFieldsTouched()) {
+      onClose();
+      return;
+    }
+    modal.confirm({
+      title: t('entities.discard-title'),
+      okText: t('entities.discard'),
+      okButtonProps: { danger: true },
+      cancelText: t('entities.continue'),
+      focusable: { autoFocusButton: 'cancel' },
+      onOk: onClose
+    });
   };
 
   return (
     <Drawer
       open
-      onClose={onClose}
+      onClose={close}
       size={520}
       title={item === undefined ? t(`${entity.name}.create`) : nameOf(entity, item)}
       footer={
@@ -74,7 +102,9 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
         </Flex>
       }
     >
-      {error && <Alert type="error" showIcon title={error} style={{ marginBottom: 16 }} />}
+      <div ref={notice}>
+        {error && <Alert type="error" showIcon title={error} style={{ marginBottom: 16 }} />}
+      </div>
       <Form
         form={form}
         layout="vertical"

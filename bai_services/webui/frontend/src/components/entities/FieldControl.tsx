@@ -15,6 +15,8 @@ import { entitiesQuery, type Item } from '../../data/entities';
 import { choiceText, type Entity, type Field, type Reference } from './entity';
 
 const MAX_CHOICES = 50;
+// The first format is displayed; the others can be typed.
+const TIME_FORMATS = ['YYYY-MM-DD HH:mm', 'YYYY-MM-DD H:mm', 'YYYY-MM-DD'];
 
 interface FieldControlProps {
   entity: Entity;
@@ -43,9 +45,8 @@ export function FieldControl({ entity, field, ...rest }: FieldControlProps) {
       return (
         <Select
           allowClear={!field.isRequired}
-          {...(field.kind === 'choices'
-            ? { mode: 'multiple' as const, showSearch: { optionFilterProp: 'label' } }
-            : {})}
+          showSearch={{ optionFilterProp: 'label' }}
+          {...(field.kind === 'choices' ? { mode: 'multiple' as const } : {})}
           options={(field.choices ?? []).map(value => ({
             value,
             label: choiceText(t, entity, field, value)
@@ -65,7 +66,9 @@ export function FieldControl({ entity, field, ...rest }: FieldControlProps) {
       return (
         <DatePicker
           showTime={{ format: 'HH:mm' }}
-          format="YYYY-MM-DD HH:mm"
+          format={[...TIME_FORMATS]}
+          // Otherwise a text that the user has typed would disappear without *OK* or Enter.
+          needConfirm={false}
           allowClear={!field.isRequired}
           style={{ width: '100%' }}
           presets={(field.days ?? []).map(count => ({

@@ -1,4 +1,4 @@
-import { keepPreviousData, queryOptions } from '@tanstack/react-query';
+import { queryOptions } from '@tanstack/react-query';
 import { config } from '../../config';
 import { api, unwrap, type Schemas } from '../client';
 
@@ -33,7 +33,6 @@ export const endpointReportQuery = (request: EndpointReportRequest) =>
   queryOptions({
     queryKey: ['usage', 'endpoints', request],
     staleTime: 60_000,
-    placeholderData: keepPreviousData,
     queryFn: ({ signal }) =>
       unwrap(api.GET('/endpoint-usage', { signal, params: { query: parametersOf(request) } }))
   });

@@ -1,4 +1,4 @@
-import { keepPreviousData, queryOptions } from '@tanstack/react-query';
+import { queryOptions } from '@tanstack/react-query';
 import { config } from '../../config';
 import { api, unwrap, type Schemas } from '../client';
 
@@ -37,7 +37,6 @@ export const reportQuery = (request: ReportRequest) =>
   queryOptions({
     queryKey: ['usage', 'report', request],
     staleTime: 60_000,
-    placeholderData: keepPreviousData,
     queryFn: ({ signal }) =>
       unwrap(api.GET('/usage', { signal, params: { query: parametersOf(request) } }))
   });

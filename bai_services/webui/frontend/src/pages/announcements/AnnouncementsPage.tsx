@@ -28,9 +28,21 @@ const ANNOUNCEMENTS: Entity = {
   fields: [
     { key: 'title', kind: 'text', isRequired: true },
     { key: 'text', kind: 'lines' },
-    { key: 'level', kind: 'choice', choices: LEVELS },
-    { key: 'audience', kind: 'choice', choices: AUDIENCES, only: 'create' },
-    { key: 'target', kind: 'text', only: 'create' },
+    { key: 'level', kind: 'choice', choices: LEVELS, default: 'info' },
+    {
+      key: 'audience',
+      kind: 'choice',
+      choices: AUDIENCES,
+      default: AUDIENCES[0],
+      only: 'create'
+    },
+    {
+      key: 'target',
+      kind: 'text',
+      isRequired: true,
+      only: 'create',
+      isShown: shown => (shown['audience'] ?? AUDIENCES[0]) !== AUDIENCES[0]
+    },
     { key: 'starts_at', kind: 'time' },
     { key: 'ends_at', kind: 'time', isNullable: true }
   ],

@@ -56,6 +56,8 @@ function BatchFields() {
           <DatePicker
             id={idOf('starts_at')}
             showTime
+            // Otherwise a text that the user has typed would disappear without *OK* or Enter.
+            needConfirm={false}
             value={form.starts_at ? dayjs(form.starts_at) : null}
             onChange={value => change({ starts_at: value ? value.toISOString() : '' })}
           />

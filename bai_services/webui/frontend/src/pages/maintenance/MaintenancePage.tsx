@@ -27,9 +27,15 @@ const MAINTENANCES: Entity = {
   ],
   fields: [
     { key: 'reason', kind: 'text', isRequired: true },
-    { key: 'scope', kind: 'choice', choices: SCOPES, only: 'create' },
-    { key: 'target', kind: 'text', only: 'create' },
-    { key: 'mode', kind: 'choice', choices: MODES, only: 'create' },
+    { key: 'scope', kind: 'choice', choices: SCOPES, default: SCOPES[0], only: 'create' },
+    {
+      key: 'target',
+      kind: 'text',
+      isRequired: true,
+      only: 'create',
+      isShown: shown => (shown['scope'] ?? SCOPES[0]) !== SCOPES[0]
+    },
+    { key: 'mode', kind: 'choice', choices: MODES, default: 'drain', only: 'create' },
     { key: 'starts_at', kind: 'time' },
     { key: 'ends_at', kind: 'time', isNullable: true }
   ],

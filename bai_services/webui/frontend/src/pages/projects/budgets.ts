@@ -1,7 +1,9 @@
 import { USABLE_PROJECTS, type Entity } from '../../components/entities/entity';
+import type { Item } from '../../data/entities';
 
 const MODES = ['warn', 'block'];
 const PERIODS = ['month', 'fixed'];
+const isFixed = (shown: Item) => shown['period'] === 'fixed';
 const choices = (values: readonly string[]) => values.map(value => ({ value, label: value }));
 
 /** Budgets of projects. */
@@ -45,9 +47,9 @@ export const BUDGETS: Entity = {
     { key: 'mode', kind: 'choice', choices: MODES, default: 'warn' },
     { key: 'warn_percents', kind: 'words', default: '80, 100' },
     { key: 'period', kind: 'choice', choices: PERIODS, default: 'month' },
-    { key: 'starts_at', kind: 'time', isNullable: true },
-    { key: 'ends_at', kind: 'time', isNullable: true },
-    { key: 'time_zone', kind: 'text', default: 'UTC' },
+    { key: 'starts_at', kind: 'time', isNullable: true, isShown: isFixed },
+    { key: 'ends_at', kind: 'time', isNullable: true, isShown: isFixed },
+    { key: 'time_zone', kind: 'text', default: 'UTC', isShown: shown => !isFixed(shown) },
     { key: 'stop_after_minutes', kind: 'number', isNullable: true }
   ],
   writers: ['admin', 'superadmin'],

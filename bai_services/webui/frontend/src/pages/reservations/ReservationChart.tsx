@@ -10,9 +10,11 @@ import { positionOf, type TimeScale } from '../scheduler/timeScale';
 import { tracksOf } from './tracks';
 
 const DAY_MILLIS = 24 * 3_600_000;
-const DAYS = [7, 30, 90] as const;
-// Number of labels on the time axis.
+const DAYS = [1, 7, 30, 90] as const;
+const DEFAULT_DAYS = 7;
+// Number of labels on the time axis. A day has one label every four hours.
 const TICKS = 7;
+const TICKS_OF_DAY = 6;
 // Minimum height of one of several overlapping reservations.
 const TRACK_PIXELS = 22;
 
@@ -31,7 +33,7 @@ export function ReservationChart() {
 
 function Calendar() {
   const { t, i18n } = useTranslation();
-  const [days, setDays] = useState<number>(DAYS[0]);
+  const [days, setDays] = useState<number>(DEFAULT_DAYS);
   const { data, error, refetch } = useQuery(openReservationsQuery);
   if (error) {
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
@@ -42,10 +44,16 @@ function Calendar() {
   const from = new Date().setHours(0, 0, 0, 0);
   const scale = { from, to: from + days * DAY_MILLIS };
   const agents = [...new Set(data.flatMap(({ agents }) => agents))].sort();
-  const format = new Intl.DateTimeFormat(i18n.language, { month: 'short', day: 'numeric' });
+  const isDay = days === 1;
+  const format = new Intl.DateTimeFormat(
+    i18n.language,
+    isDay ? { hour: 'numeric' } : { month: 'short', day: 'numeric' }
+  );
+  const count = isDay ? TICKS_OF_DAY : TICKS;
+  // The label of a day is at its middle, the label of an hour at its begin.
   const ticks = Array.from(
-    { length: TICKS },
-    (_, n) => from + ((n + 0.5) * days * DAY_MILLIS) / TICKS
+    { length: count },
+    (_, n) => from + ((n + (isDay ? 0 : 0.5)) * days * DAY_MILLIS) / count
   );
   return (
     <>

@@ -1,4 +1,4 @@
-import { App, Button } from 'antd';
+import { App, Button, Popconfirm } from 'antd';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { EntityPage } from '../../components/entities/EntityPage';
@@ -113,15 +113,31 @@ function Decisions({ item }: { item: Item }) {
     ...(isRequested && isAdmin ? (['approved', 'rejected'] as const) : []),
     ...(isOpen && (isAdmin || item['author'] === me?.username) ? (['cancelled'] as const) : [])
   ];
-  return decisions.map(state => (
-    <Button
-      key={state}
-      type={state === 'approved' ? 'primary' : 'default'}
-      danger={state !== 'approved'}
-      loading={decide.isPending && decide.variables === state}
-      onClick={() => decide.mutate(state)}
-    >
-      {t(`reservations.do-${state}`)}
-    </Button>
-  ));
+  const loading = (state: Decision) => decide.isPending && decide.variables === state;
+  return decisions.map(state =>
+    state === 'approved' ? (
+      <Button
+        key={state}
+        type="primary"
+        loading={loading(state)}
+        onClick={() => decide.mutate(state)}
+      >
+        {t('reservations.do-approved')}
+      </Button>
+    ) : (
+      <Popconfirm
+        key={state}
+        title={t(`reservations.ask-${state}`, { name: String(item['name']) })}
+        description={t('entities.delete-warning')}
+        okText={t(`reservations.do-${state}`)}
+        cancelText={t('entities.close')}
+        okButtonProps={{ danger: true }}
+        onConfirm={() => decide.mutate(state)}
+      >
+        <Button danger loading={loading(state)}>
+          {t(`reservations.do-${state}`)}
+        </Button>
+      </Popconfirm>
+    )
+  );
 }

@@ -1,8 +1,10 @@
-import { useMemo, type ReactNode } from 'react';
+import { useMemo, useState, type ReactNode } from 'react';
 import { DatePicker, Flex, Segmented } from 'antd';
-import dayjs from 'dayjs';
+import dayjs, { type Dayjs } from 'dayjs';
 import { useTranslation } from 'react-i18next';
 import { PERIODS, periodOf, type Period, type StatisticsSearch } from './search';
+
+type Days = [Dayjs | null, Dayjs | null];
 
 /** Changes of the state in the URL; undefined removes a value. */
 export type Changes = { [K in keyof StatisticsSearch]?: StatisticsSearch[K] | undefined };
@@ -25,11 +27,26 @@ interface PeriodFieldsProps extends Omit<StatisticsProps, 'isOwn'> {
 /** The period of the statistics: the last days, or the days between two dates. */
 export function PeriodFields({ search, change, children }: PeriodFieldsProps) {
   const { t } = useTranslation();
+  // Days of which the other one is still missing.
+  const [draft, setDraft] = useState<Days | null>(null);
+  const chosen: Days | null =
+    search.since && search.until ? [dayjs(search.since), dayjs(search.until)] : null;
+  const choose = (days: Days | null) => {
+    const [since, until] = (days ?? []).map(day => day?.format('YYYY-MM-DD'));
+    const isWhole = Boolean(since) === Boolean(until);
+    setDraft(isWhole ? null : days);
+    if (isWhole) {
+      change({ since, until });
+    }
+  };
   return (
     <Flex wrap gap="small" style={{ marginBottom: 16 }}>
       <Segmented<Period>
         value={search.since ? ('' as Period) : (search.period ?? '30d')}
-        onChange={value => change({ period: value, since: undefined, until: undefined })}
+        onChange={value => {
+          setDraft(null);
+          change({ period: value, since: undefined, until: undefined });
+        }}
         aria-label={t('usage.period')}
         options={(Object.keys(PERIODS) as Period[]).map(value => ({
           value,
@@ -37,15 +54,11 @@ export function PeriodFields({ search, change, children }: PeriodFieldsProps) {
         }))}
       />
       <DatePicker.RangePicker
-        value={search.since && search.until ? [dayjs(search.since), dayjs(search.until)] : null}
-        onChange={range =>
-          change({
-            since: range?.[0]?.format('YYYY-MM-DD'),
-            until: range?.[1]?.format('YYYY-MM-DD')
-          })
-        }
+        value={draft ?? chosen}
+        onChange={choose}
+        // Otherwise the keyboard could not leave an empty field.
+        allowEmpty
         disabledDate={date => date.isAfter(dayjs()) || date.isBefore(dayjs().subtract(399, 'd'))}
-        aria-label={t('usage.period')}
         style={{ maxWidth: 260 }}
       />
       {children}

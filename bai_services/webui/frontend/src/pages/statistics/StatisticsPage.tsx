@@ -1,5 +1,5 @@
 import { Flex, Segmented, Select, Skeleton, Typography } from 'antd';
-import { useQuery } from '@tanstack/react-query';
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
@@ -85,7 +85,11 @@ function ResourceStatistics({ search, change, isOwn }: StatisticsProps) {
   const by = groups.find(group => group === search.by) ?? groups[0] ?? 'project';
   const { since, until } = period;
   const base = { since, ...(until && { until }), isOwn };
-  const totals = useQuery(reportQuery({ ...base, every: 'period', by: 'total' }));
+  // The slots of the previous period stay selectable until those of the new period are known.
+  const totals = useQuery({
+    ...reportQuery({ ...base, every: 'period', by: 'total' }),
+    placeholderData: keepPreviousData
+  });
   const slots = [...new Set((totals.data?.rows ?? []).map(row => row.slot))];
   const slot = slots.find(name => name === search.slot) ?? preferred(slots);
   const ranking: ReportRequest = { ...base, every: 'period', by };

@@ -8,6 +8,7 @@ import { EditFile } from './EditFile';
 import { ImagePreview } from './ImagePreview';
 import { MAX_BYTES, textOf, type Kind } from './kinds';
 import { TablePreview } from './TablePreview';
+import { TooComplex } from './TooComplex';
 import { loadScript } from '../../../data/scripts';
 
 const MarkdownPreview = lazy(() =>
@@ -105,7 +106,9 @@ function TextView(props: FileViewProps & { isCut: boolean }) {
           <EditFile {...props} text={text} editor={editor} />
         </div>
       )}
-      {!showsText && kind === 'markdown' && <MarkdownPreview text={shown} />}
+      {!showsText && kind === 'markdown' && (
+        <MarkdownPreview text={shown} fallback={<TooComplex />} />
+      )}
       {!showsText && kind === 'table' && <TablePreview name={path} text={shown} />}
       {!showsText && kind === 'notebook' && (
         <NotebookPreview text={shown} onShowText={() => change('text')} />

@@ -3,7 +3,8 @@ import type { Root } from 'hast';
 import { useMemo } from 'react';
 import { useTranslation } from 'react-i18next';
 import { AnsiText } from '../../../components/AnsiText';
-import { MarkdownTree, TooComplex } from './markdown/MarkdownPreview';
+import { MarkdownTree } from './markdown/MarkdownPreview';
+import { TooComplex } from './TooComplex';
 import { useMarkdown } from './markdown/useMarkdown';
 import { cellsOf, type Notebook, type NotebookCell } from './notebook';
 

@@ -1,8 +1,7 @@
-import { Alert, Skeleton } from 'antd';
+import { Skeleton } from 'antd';
 import type { Root } from 'hast';
 import { toJsxRuntime } from 'hast-util-to-jsx-runtime';
-import type { ComponentProps } from 'react';
-import { useTranslation } from 'react-i18next';
+import type { ComponentProps, ReactNode } from 'react';
 import { Fragment, jsx, jsxs } from 'react/jsx-runtime';
 import { useMarkdown } from './useMarkdown';
 
@@ -16,11 +15,17 @@ const COMPONENTS = {
   )
 };
 
+interface MarkdownPreviewProps {
+  text: string;
+  /** Shown if the text is too complex; default: the text without its format. */
+  fallback?: ReactNode;
+}
+
 /** Markdown without HTML and images. */
-export function MarkdownPreview({ text }: { text: string }) {
+export function MarkdownPreview({ text, fallback }: MarkdownPreviewProps) {
   const trees = useMarkdown([text]);
   if (trees === null) {
-    return <TooComplex />;
+    return fallback ?? <div style={{ whiteSpace: 'pre-wrap' }}>{text}</div>;
   }
   return trees?.[0] ? <MarkdownTree tree={trees[0]} /> : <Skeleton active />;
 }
@@ -37,9 +42,4 @@ export function MarkdownTree({ tree }: { tree: Root }) {
       })}
     </div>
   );
-}
-
-export function TooComplex() {
-  const { t } = useTranslation();
-  return <Alert type="info" showIcon title={t('preview.too-complex')} />;
 }

@@ -11,7 +11,8 @@ export function useMarkdown(texts: readonly string[]): Root[] | null | undefined
   return useQuery({
     queryKey: ['markdown', texts],
     queryFn: ({ signal }) => parseInWorker(texts, signal),
-    staleTime: Infinity,
+    // The result depends only on the texts, so no change of data makes it stale.
+    staleTime: 'static',
     gcTime: 0
   }).data;
 }
