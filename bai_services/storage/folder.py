@@ -7,6 +7,7 @@ import ctypes
 import errno
 import heapq
 import os
+import re
 import stat
 import threading
 import uuid
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bai_services.core.errors import Changed, Conflict, InvalidRequest
+from bai_services.core.display_text import file_name_problem
+from bai_services.core.errors import Changed, Conflict, InvalidRequest, TooLarge
 from bai_services.core.folders.entries import Entry, FileType
 from bai_services.core.folders.vfolders import NO_PRECONDITION, Precondition
 from bai_services.system.descent import remove_tree
@@ -111,6 +113,54 @@ class OpenFolder:
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, "gone")
         return entry
+
+    def find(
+        self, pattern: Sequence[re.Pattern[str]], max_scanned: int, max_matches: int
+    ) -> dict[str, str]:
+        """Return the regular files whose paths match a pattern of each level: path to signature.
+
+        The signature changes when the file is written. Links are not followed.
+
+        Raises
+        ------
+        TooLarge
+            If more than ``max_scanned`` entries must be read, or more than ``max_matches`` files
+            match.
+        """
+        found: dict[str, str] = {}
+        scanned = 0
+        waiting: list[tuple[str, ...]] = [()]
+        for depth, level in enumerate(pattern, start=1):
+            inner: list[tuple[str, ...]] = []
+            entries = ((parts, each) for parts in waiting for each in self._entries(parts))
+            for above, entry in entries:
+                scanned += 1
+                if scanned > max_scanned:
+                    raise TooLarge(
+                        f"more than {max_scanned} entries of the folder must be read to find the "
+                        "files that match the pattern"
+                    )
+                if level.fullmatch(entry.name) is None or not _is_plain(entry.name):
+                    continue
+                path = (*above, entry.name)
+                if depth < len(pattern):
+                    if entry.is_dir(follow_symlinks=False):
+                        inner.append(path)
+                elif signature := _signature(entry):
+                    found["/".join(path)] = signature
+                    if len(found) > max_matches:
+                        raise TooLarge(f"more than {max_matches} files match the pattern")
+            waiting = inner
+        return found
+
+    def _entries(self, parts: Sequence[str]) -> Iterator[os.DirEntry[str]]:
+        """Yield the entries of a directory; none if it was removed or replaced."""
+        try:
+            with self.directory(parts) as here, os.scandir(here) as entries:
+                yield from entries
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV):
+                raise
 
     def make_directory(self, parts: Sequence[str], exists_ok: bool) -> None:
         """Create a directory and its missing parents."""
@@ -288,6 +338,26 @@ def grant_directory_access(directory: int, owner: Owner) -> None:
 
 def etag_of(facts: os.stat_result) -> str:
     return f"{facts.st_ino:x}-{facts.st_size:x}-{facts.st_mtime_ns:x}"
+
+
+def _is_plain(name: str) -> bool:
+    """Return whether a name is UTF-8 text without characters that control a terminal."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return not file_name_problem(name)
+
+
+def _signature(entry: os.DirEntry[str]) -> str:
+    """Return a text that changes when a regular file is written; "" for other entries."""
+    try:
+        facts = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return ""
+    if not stat.S_ISREG(facts.st_mode):
+        return ""
+    return f"{facts.st_ino}-{facts.st_size}-{facts.st_mtime_ns}"
 
 
 def entry_of(name: str, directory: int) -> Entry | None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -57,6 +58,8 @@ LONG_THREADS = 4
 # Concurrent processes that unpack archives, each with up to 512 MiB of memory.
 UNPACKERS = 4
 PROBE_SECONDS = 5.0
+# Timeout of a search for files.
+FIND_SECONDS = 10.0
 SLOW_SECONDS = 1.0
 # A host with less free space counts as full, because the file system needs space for its metadata.
 MIN_FREE_BYTES = 16 * 2**20
@@ -196,6 +199,25 @@ class StorageHost:
     async def entry(self, location: Location, path: str) -> Entry:
         parts = safe_paths.file_parts(path)
         return await self._run_in_folder(location, None, OpenFolder.entry, parts)
+
+    async def find(
+        self,
+        location: Location,
+        pattern: Sequence[re.Pattern[str]],
+        max_scanned: int,
+        max_matches: int,
+    ) -> dict[str, str]:
+        """Return the files that match a pattern, with signatures; see ``OpenFolder.find``."""
+        return await self.workers.run(
+            self._opened_for,
+            location,
+            None,
+            OpenFolder.find,
+            pattern,
+            max_scanned,
+            max_matches,
+            seconds=FIND_SECONDS,
+        )
 
     async def make_directory(
         self, location: Location, path: str, exists_ok: bool, uid: int | None = None

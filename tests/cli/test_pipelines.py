@@ -120,6 +120,20 @@ async def test_trigger_of_a_pipeline(bai: Bai, api: Api, tmp_path: Path) -> None
     enabled = await bai(*command, "enable", "asks", "push", "--json", by="user")
     assert enabled.document["is_enabled"] is True
     assert "push" in (await bai(*command, "list", by="user")).stdout
+    await (await api.client("user")).post("/vfolders", {"name": "inbox"})
+    file.write_text("version: 1\nname: after\ntasks: [{name: check, kind: approval}]\n")
+    assert (await bai("pipeline", "create", file, by="user")).code == 0
+    create = (*command, "create", "--json")
+    watching = ("--folder", "inbox", "--pattern", "new/*.csv", "-p", "epochs=3")
+    files = await bai(*create, "asks", "data", *watching, by="user")
+    assert (files.document["kind"], files.document["secret"]) == ("file", None)
+    assert files.document["parameters"] == {"epochs": "3"}
+    ends = await bai(*create, "after", "ends", "--after", "asks", "--result", "any", by="user")
+    assert (ends.document["source"], ends.document["result"]) == ("asks", "any")
+    listed = (await bai(*command, "list", "--json", by="user")).document
+    assert [each["name"] for each in listed["items"]] == ["ends", "data", "push"]
+    for pipeline, name in (("asks", "data"), ("after", "ends")):
+        assert (await bai(*command, "delete", pipeline, name, by="user")).code == 0
     wrong = await bai(*command, "delete", "asks", "pull", by="user")
     assert "has no trigger pull" in wrong.stderr
     assert (await bai(*command, "delete", "asks", "push", by="user")).code == 0

@@ -380,6 +380,16 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: pipeline_triggers.check_call("s", t, "v1=0", b"", NOW),
         lambda t: pipeline_triggers.check_call("s", "1893456000", t, b"", NOW),
     ],
+    "pipelines.triggers.parse_pattern": [pipeline_triggers.parse_pattern],
+    "pipelines.triggers.check_references": [
+        lambda t: pipeline_triggers.check_references(pipeline_triggers.TriggerKind.FILE, {t: t}),
+        lambda t: pipeline_triggers.check_references(
+            pipeline_triggers.TriggerKind.FILE, {"a": "$" + t}
+        ),
+    ],
+    "pipelines.triggers.parameters_of": [
+        lambda t: pipeline_triggers.parameters_of({t: "$FILE"}, {"FILE": t}),
+    ],
     "sessions.schedules.rules.parse_rule": [
         lambda t: parse_rule(t, "start"),
         lambda t: parse_rule(f"mon {t}", "start"),
@@ -524,6 +534,7 @@ NOT_FROM_USERS = {
     "pipelines.requests.session_request",
     "pipelines.results.artifact_paths",
     "pipelines.settings.merged",
+    "pipelines.subpipelines.nested",
     "pipelines.subpipelines.expanded",
     "pipelines.subpipelines.nested",
     "pipelines.notices.is_of_run",
@@ -553,6 +564,7 @@ NOT_FROM_USERS = {
     "pipelines.states.Plan.of",
     "pipelines.states.observe",
     # A signature that ``check_call`` has compared.
+    "pipelines.triggers.chain",
     "pipelines.triggers.run_id_of",
     "bounded_yaml.BoundedLoader.compose_node",
     # The settings of the installation, which its administrator writes.

@@ -1,27 +1,43 @@
-"""`/pipeline-triggers`: signed requests that run pipelines."""
+"""`/pipeline-triggers`: signed requests, files and runs of other pipelines that run pipelines."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
+from typing import Annotated
+
+from pydantic import Field
 
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.pipelines import records
+from bai_services.core.pipelines.triggers import MAX_PATTERN, RunResult, TriggerKind
 from bai_services.core.sessions.callbacks import SIGNATURE_HEADER, TIMESTAMP_HEADER
 
 from ..base import APIHandler, operation
 from ..fields import Body, NameText, ResponseModel, ShortText
 from ..serving.bodies import EmptyBody
-from .runs import NewRun
+from .pipelines import ParameterValue
+from .runs import NewRun, Parameters
 
 _TAG = "pipelines"
 
 
 class NewPipelineTrigger(Body):
-    """``pipeline``: id or name."""
+    """``pipeline``: id or name. A trigger of the kind ``file`` needs ``folder`` (id or name) and
+    ``pattern``, such as ``inbox/*.csv``: it fires once for each file that appears. A trigger of
+    the kind ``pipeline`` needs ``source`` (id or name of a pipeline), and fires when a run of it
+    ends with ``result`` (default: success). ``parameters`` are those of the runs; ``$FILE`` is the
+    path of the file, ``$RUN`` and ``$STATUS`` are the id and the status of the run.
+    """
 
     pipeline: ShortText
     name: NameText
+    kind: TriggerKind = TriggerKind.WEBHOOK
+    folder: ShortText | None = None
+    pattern: Annotated[str, Field(max_length=MAX_PATTERN)] | None = None
+    source: ShortText | None = None
+    result: RunResult | None = None
+    parameters: Parameters = {}
 
 
 class PipelineTriggerChange(Body):
@@ -29,11 +45,21 @@ class PipelineTriggerChange(Body):
 
 
 class PipelineTrigger(ResponseModel):
-    """``last_message``: why the last call created no run."""
+    """``kind``: webhook, file or pipeline. ``result``: success, failure or any. ``last_message``:
+    why the last event created no run.
+    """
 
     id: str
     created_at: datetime
     name: str
+    kind: str
+    folder: str | None
+    folder_id: str | None
+    pattern: str
+    source: str | None
+    source_id: str | None
+    result: str | None
+    parameters: dict[str, ParameterValue]
     pipeline: str
     pipeline_id: str
     domain: str
@@ -47,9 +73,9 @@ class PipelineTrigger(ResponseModel):
 
 
 class CreatedPipelineTrigger(PipelineTrigger):
-    """``secret``: key of the signatures; only this response contains it."""
+    """``secret``: key of the signatures of a webhook; only this response contains it."""
 
-    secret: str
+    secret: str | None
 
 
 class PipelineTriggerSecret(ResponseModel):

@@ -11,6 +11,7 @@ from ..folders.entries import FileType
 from .definition import ParameterType, RunIf, TaskKind, Value
 from .schedules import CatchUp
 from .states import RunStatus, TaskStatus
+from .triggers import RunResult, TriggerKind
 
 # Maximum number of pipelines of a user or a project.
 MAX_PIPELINES_PER_SCOPE = 200
@@ -221,14 +222,24 @@ class PipelineSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineTrigger:
-    """A trigger: signed requests of other services run its pipeline.
+    """A trigger: events run its pipeline.
 
-    ``last_message``: why the last call has created no run, "" after a success.
+    ``folder_id`` and ``pattern``: the watched files. ``source_id`` and ``result``: the pipeline
+    whose runs fire the trigger, and with which results. ``last_message``: why the last event has
+    created no run, "" after a success.
     """
 
     id: str
     created_at: datetime
     name: str
+    kind: TriggerKind
+    folder: str | None
+    folder_id: str | None
+    pattern: str
+    source: str | None
+    source_id: str | None
+    result: RunResult | None
+    parameters: Mapping[str, Value]
     pipeline: str
     pipeline_id: str
     domain: str
@@ -243,9 +254,12 @@ class PipelineTrigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedPipelineTrigger(PipelineTrigger):
-    """A new trigger with the secret of its signatures; the secret is returned only once."""
+    """A new trigger with the secret of its signatures; the secret is returned only once.
 
-    secret: str = field(repr=False)
+    Only webhooks have a secret.
+    """
+
+    secret: str | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from ..listing import Listing
 from ..notifications.events import raise_events
 from ..records import first_record
 from ..tables.accounts import projects, users
-from ..tables.pipelines import pipeline_runs, pipeline_tasks, pipelines
+from ..tables.pipelines import pipeline_runs, pipeline_tasks, pipeline_triggers, pipelines
 from .definitions import FOLDER_ID, OPEN_RUNS, PipelineReader, PipelineRow, no_pipeline
 from .task_runs import Decision, TaskChanges, TaskRow, count_tasks, read_tasks, write_tasks
 
@@ -90,6 +90,12 @@ _LISTING = Listing(
         "domain": projects.c.domain,
     },
     default_sort=("-created_at", "id"),
+)
+
+
+# Whether the end of a run fires triggers.
+HAS_FOLLOWER = sa.exists().where(
+    pipeline_triggers.c.source_id == pipeline_runs.c.pipeline_id, pipeline_triggers.c.is_enabled
 )
 
 
@@ -243,6 +249,7 @@ class PipelineRunStore:
                 .values(
                     status=decision.status,
                     is_due=not is_ended,
+                    fires_triggers=HAS_FOLLOWER if is_ended else False,
                     ended_at=now if is_ended else None,
                 )
             )

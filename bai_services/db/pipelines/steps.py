@@ -18,7 +18,7 @@ from ..notifications.events import raise_events
 from ..records import records
 from ..tables.pipelines import pipeline_runs, pipeline_tasks, pipelines
 from ..tables.sessions import sessions
-from .runs import RUNS, RunRow, notices_of, run_row
+from .runs import HAS_FOLLOWER, RUNS, RunRow, notices_of, run_row
 from .task_runs import Decision, TaskChanges, TaskRow, read_tasks, write_tasks
 
 # Maximum number of waiting runs that one step starts; the next step starts the others.
@@ -51,7 +51,14 @@ _SESSION_ENDED = sessions.c.status.in_(sorted(ENDED))
 _UPDATE_RUN = (
     sa.update(pipeline_runs)
     .where(pipeline_runs.c.id == sa.bindparam("b_id"))
-    .values(status=sa.bindparam("b_status"), is_due=False, ended_at=sa.bindparam("b_ended_at"))
+    .values(
+        status=sa.bindparam("b_status"),
+        is_due=False,
+        fires_triggers=sa.case(
+            (sa.bindparam("b_is_ended", type_=sa.Boolean), HAS_FOLLOWER), else_=False
+        ),
+        ended_at=sa.bindparam("b_ended_at"),
+    )
 )
 
 
@@ -180,6 +187,7 @@ class PipelineStepStore:
                 {
                     "b_id": row.id,
                     "b_status": status,
+                    "b_is_ended": status in RUN_ENDED,
                     "b_ended_at": now if status in RUN_ENDED else None,
                 }
                 for row, is_due in found

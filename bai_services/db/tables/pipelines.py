@@ -1,4 +1,4 @@
-"""Pipelines, their versions, runs, task runs, schedules and triggers."""
+"""Pipelines, their versions, runs, task runs, schedules, triggers and templates."""
 
 from __future__ import annotations
 
@@ -66,9 +66,17 @@ pipeline_runs = sa.Table(
     sa.Column("ended_at", UtcDateTime),
     # Set by requests that the next step of the runner processes.
     sa.Column("is_due", sa.Boolean, nullable=False),
+    # The run has ended, and the triggers of other pipelines have not processed its end yet.
+    sa.Column("fires_triggers", sa.Boolean, nullable=False, server_default="0"),
     sa.Index("ix_pipeline_runs_status", "status", "created_at"),
     sa.Index("ix_pipeline_runs_pipeline_id", "pipeline_id", "created_at"),
     sa.Index("ix_pipeline_runs_owner_id", "owner_id", "status"),
+    sa.Index(
+        "ix_pipeline_runs_fires_triggers",
+        "ended_at",
+        sqlite_where=sa.text("fires_triggers"),
+        postgresql_where=sa.text("fires_triggers"),
+    ),
 )
 
 pipeline_tasks = sa.Table(
@@ -131,11 +139,38 @@ pipeline_triggers = sa.Table(
     # The user whose runs are created.
     sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
     sa.Column("name", sa.String(64), nullable=False),
-    # The key of the signatures, encrypted with the manager's key.
+    sa.Column("kind", sa.String(16), nullable=False, server_default="webhook"),  # see TriggerKind
+    # The key of the signatures, encrypted with the manager's key; "" for other kinds.
     sa.Column("secret_encrypted", sa.Text, nullable=False),
+    # The watched folder; NULL after it was removed, and for other kinds.
+    sa.Column("vfolder_id", sa.ForeignKey("vfolders.id", ondelete="SET NULL")),
+    sa.Column("pattern", sa.String(255), nullable=False, server_default=""),
+    # The pipeline whose runs fire the trigger.
+    sa.Column("source_id", sa.ForeignKey("pipelines.id", ondelete="CASCADE")),
+    sa.Column("result", sa.String(16), nullable=False, server_default=""),  # see RunResult
+    # Parameters of the runs, with references to values of the event.
+    sa.Column("parameters", sa.JSON, nullable=False, server_default="{}"),
     sa.Column("is_enabled", sa.Boolean, nullable=False),
     sa.Column("last_call_at", UtcDateTime),
     sa.Column("last_run_id", sa.String(64)),
     sa.Column("last_message", sa.Text, nullable=False),
     sa.UniqueConstraint("pipeline_id", "name"),
+    sa.Index("ix_pipeline_triggers_source_id", "source_id"),
+    sa.Index("ix_pipeline_triggers_vfolder_id", "vfolder_id"),
+)
+
+# The files of a folder that match the pattern of a trigger.
+pipeline_trigger_files = sa.Table(
+    "pipeline_trigger_files",
+    metadata,
+    sa.Column(
+        "trigger_id", sa.ForeignKey("pipeline_triggers.id", ondelete="CASCADE"), primary_key=True
+    ),
+    # SHA-256 of the path, because indexes limit the length of their values.
+    sa.Column("path_hash", sa.String(64), primary_key=True),
+    sa.Column("path", sa.Text, nullable=False),
+    # The id of the run of the file, stored before the run; NULL: the file is older than the
+    # trigger.
+    sa.Column("run_id", sa.String(64)),
+    sa.Column("is_fired", sa.Boolean, nullable=False),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Coroutine, Sequence
@@ -98,6 +99,24 @@ class Files:
             except NotFound:
                 found.append(None)
         return found
+
+    async def find(
+        self,
+        caller: Caller,
+        key: str,
+        pattern: Sequence[re.Pattern[str]],
+        max_scanned: int,
+        max_matches: int,
+    ) -> dict[str, str]:
+        """Return the files that match a pattern of each level of their paths, with signatures.
+
+        Raises
+        ------
+        TooLarge
+            If the search exceeds one of the limits.
+        """
+        row = await self.find_readable(caller, key)
+        return await self.host(row).find(location_of(row), pattern, max_scanned, max_matches)
 
     async def usage(self, caller: Caller, key: str, is_fresh: bool = False) -> FolderUsage:
         """Return the number of files and bytes of a folder, and when they were counted."""

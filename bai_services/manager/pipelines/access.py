@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from bai_services.core.accounts.roles import Caller, Owner, Target, reaches, roles_above
 from bai_services.core.errors import Forbidden
+from bai_services.core.pipelines.definition import PipelineDefinition
+from bai_services.core.pipelines.parameters import resolve
 from bai_services.db.pipelines.definitions import PipelineReader, PipelineRow
 from bai_services.db.pipelines.runs import RunRow
 
@@ -70,6 +73,11 @@ def require_run(caller: Caller, action: str, row: RunRow) -> None:
             action=action,
         )
     authorizer.require(caller, action, target)
+
+
+def check_parameters(row: PipelineRow, parameters: Mapping[str, Any]) -> None:
+    """Raise ``InvalidRequest`` if a run of a pipeline cannot have these parameters."""
+    resolve(PipelineDefinition.from_json(row.parsed), parameters)
 
 
 def target_of(row: PipelineRow) -> Target:

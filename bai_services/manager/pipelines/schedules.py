@@ -11,18 +11,15 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import Forbidden
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
-from bai_services.core.pipelines.definition import PipelineDefinition
-from bai_services.core.pipelines.parameters import resolve
 from bai_services.core.pipelines.records import PipelineSchedule
 from bai_services.core.pipelines.schedules import CatchUp, Timing
 from bai_services.core.record_fields import fields_of
 from bai_services.core.sessions.schedules.records import SHOWN_STARTS
-from bai_services.db.pipelines.definitions import PipelineRow
 from bai_services.db.pipelines.schedules import PipelineScheduleRow, PipelineScheduleStore
 
 from ..accounts import authorizer
 from ..context import ManagerContext
-from .access import require
+from .access import check_parameters, require
 from .pipelines import Pipelines
 
 # After a change of one of these fields, the next start is computed from the current time.
@@ -84,7 +81,7 @@ class PipelineSchedules:
         }
         timing = _timing(values)
         timing.check()
-        _check_parameters(pipeline, values["parameters"])
+        check_parameters(pipeline, values["parameters"])
         values["next_start_at"] = None if values["is_paused"] else timing.next_start(now)
         entry = self._audit.entry(
             caller,
@@ -134,7 +131,7 @@ class PipelineSchedules:
         timing.check()
         if "parameters" in values:
             pipeline = await self._pipelines.find(caller, row.pipeline_id)
-            _check_parameters(pipeline, values["parameters"])
+            check_parameters(pipeline, values["parameters"])
         if values.keys() & {*_RHYTHM, "is_paused"}:
             values["next_start_at"] = None if after["is_paused"] else timing.next_start(now)
         details = self._audit.changes(fields_of(row), {**values, "parameters": None})
@@ -170,10 +167,6 @@ def _timing(values: Mapping[str, Any]) -> Timing:
     return Timing(
         values["start"], values["every_minutes"], values["time_zone"], values["anchor_at"]
     )
-
-
-def _check_parameters(pipeline: PipelineRow, parameters: Mapping[str, Any]) -> None:
-    resolve(PipelineDefinition.from_json(pipeline.parsed), parameters)
 
 
 def _record(row: PipelineScheduleRow) -> PipelineSchedule:

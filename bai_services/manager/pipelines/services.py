@@ -28,6 +28,7 @@ from .runner import PipelineRunner
 from .runs import PipelineRuns
 from .schedule_runner import PipelineScheduleRunner
 from .schedules import PipelineSchedules
+from .trigger_runner import PipelineTriggerRunner
 from .triggers import PipelineTriggers
 
 
@@ -42,12 +43,15 @@ class PipelineServices:
     triggers: PipelineTriggers
     runner: PipelineRunner
     schedule_runner: PipelineScheduleRunner
+    trigger_runner: PipelineTriggerRunner
 
     def start(self) -> None:
         self.runner.start()
         self.schedule_runner.start()
+        self.trigger_runner.start()
 
     async def stop(self) -> None:
+        await self.trigger_runner.stop()
         await self.schedule_runner.stop()
         await self.runner.stop()
 
@@ -82,22 +86,28 @@ def pipeline_services(
     )
     runs = PipelineRuns(context, store, pipelines, runner.wake)
     schedules = PipelineScheduleStore(context.database)
+    trigger_store = PipelineTriggerStore(context.database)
+    triggers = PipelineTriggers(
+        context,
+        trigger_store,
+        pipelines,
+        runs,
+        files,
+        callers=callers,
+        encryption=encryption,
+        require_writable=require_writable,
+    )
     return PipelineServices(
         pipelines=pipelines,
         runs=runs,
         results=PipelineRunResults(runs, store, files),
         schedules=PipelineSchedules(context, schedules, pipelines),
-        triggers=PipelineTriggers(
-            context,
-            PipelineTriggerStore(context.database),
-            pipelines,
-            runs,
-            callers=callers,
-            encryption=encryption,
-            require_writable=require_writable,
-        ),
+        triggers=triggers,
         runner=runner,
         schedule_runner=PipelineScheduleRunner(
             context, schedules, runs, callers, require_writable, lease=lease
+        ),
+        trigger_runner=PipelineTriggerRunner(
+            trigger_store, triggers, pipelines, callers, lease=lease
         ),
     )

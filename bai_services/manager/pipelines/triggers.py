@@ -1,36 +1,67 @@
-"""Create, read, change, delete and call triggers of pipelines."""
+"""Create, read, change, delete and fire triggers of pipelines."""
 
 from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target, Visibility
 from bai_services.core.audit import AuditEntry
-from bai_services.core.errors import AlreadyExists, BaiError, Conflict, NotFound, TooLarge
+from bai_services.core.errors import (
+    AlreadyExists,
+    BaiError,
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    TooLarge,
+    Unavailable,
+)
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
+from bai_services.core.pipelines.definition import Value
 from bai_services.core.pipelines.records import (
     CreatedPipelineTrigger,
     PipelineTrigger,
     PipelineTriggerCall,
     PipelineTriggerSecret,
 )
-from bai_services.core.pipelines.triggers import MAX_CALL_BYTES, check_call, run_id_of
+from bai_services.core.pipelines.triggers import (
+    MAX_CALL_BYTES,
+    MAX_MATCHES,
+    MAX_SCANNED,
+    REFERENCES,
+    RunResult,
+    TriggerKind,
+    chain,
+    check_call,
+    check_references,
+    parameters_of,
+    parse_pattern,
+    run_id_of,
+)
 from bai_services.core.record_fields import fields_of
+from bai_services.db.pipelines.definitions import PipelineRow
 from bai_services.db.pipelines.triggers import PipelineTriggerRow, PipelineTriggerStore
 
 from ..accounts import authorizer
 from ..accounts.callers import Callers
 from ..accounts.keypair_secrets import KeypairSecrets
 from ..context import ManagerContext
-from .access import require
+from ..folders.files import Files
+from .access import check_parameters, reader_of, require
 from .pipelines import Pipelines
 from .runs import PipelineRuns
 
 SECRET_BYTES = 32
+# Fields of one kind of trigger, and whether the kind needs them.
+_FIELDS = (
+    ("folder", TriggerKind.FILE, True),
+    ("pattern", TriggerKind.FILE, True),
+    ("source", TriggerKind.PIPELINE, True),
+    ("result", TriggerKind.PIPELINE, False),
+)
 _MAX_MESSAGE = 500
 
 
@@ -47,6 +78,7 @@ class PipelineTriggers:
         store: PipelineTriggerStore,
         pipelines: Pipelines,
         runs: PipelineRuns,
+        files: Files,
         *,
         callers: Callers,
         encryption: KeypairSecrets,
@@ -56,6 +88,7 @@ class PipelineTriggers:
         self._store = store
         self._pipelines = pipelines
         self._runs = runs
+        self._files = files
         self._callers = callers
         self._secrets = encryption
         self._require_writable = require_writable
@@ -74,8 +107,15 @@ class PipelineTriggers:
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> CreatedPipelineTrigger:
         """Create a trigger of the pipeline with the id or name ``pipeline``.
 
+        Files that exist already do not fire it.
+
         Raises
         ------
+        InvalidRequest
+            If a field of its kind is missing or not valid, a field belongs to another kind, or
+            pipelines would trigger each other in a cycle.
+        TooLarge
+            If the folder has too many files.
         AlreadyExists
             If the pipeline has a trigger with that name.
         QuotaExceeded
@@ -83,17 +123,37 @@ class PipelineTriggers:
         """
         pipeline = await self._pipelines.find(caller, spec["pipeline"])
         require(caller, "run", pipeline)
-        secret = secrets.token_urlsafe(SECRET_BYTES)
+        kind = TriggerKind(spec.get("kind", TriggerKind.WEBHOOK))
+        _check_fields(kind, spec)
+        is_webhook = kind is TriggerKind.WEBHOOK
+        secret = secrets.token_urlsafe(SECRET_BYTES) if is_webhook else None
+        parameters = spec.get("parameters") or {}
         values: dict[str, Any] = {
             "id": str(uuid.uuid4()),
             "created_at": self._clock(),
             "pipeline_id": pipeline.id,
             "owner_id": caller.user_id,
             "name": check_slug("trigger", spec["name"]),
-            "secret_encrypted": self._secrets.encrypt(secret),
+            "kind": kind,
+            "secret_encrypted": "" if secret is None else self._secrets.encrypt(secret),
+            "parameters": parameters,
             "is_enabled": True,
             "last_message": "",
         }
+        existing: Collection[str] = ()
+        if not is_webhook:
+            check_references(kind, parameters)
+            samples = dict.fromkeys(REFERENCES[kind], "x")
+            check_parameters(pipeline, parameters_of(parameters, samples))
+        if kind is TriggerKind.FILE:
+            folder = await self._files.find_readable(caller, spec["folder"])
+            values |= {"vfolder_id": folder.id, "pattern": spec["pattern"]}
+            existing = await self.files_of(caller, folder.id, spec["pattern"])
+        if kind is TriggerKind.PIPELINE:
+            source = await self._pipelines.find(caller, spec["source"])
+            await self._check_chain(caller, source, pipeline)
+            result = RunResult(spec.get("result") or RunResult.SUCCESS)
+            values |= {"source_id": source.id, "result": result}
         entry = self._audit.entry(
             caller,
             "pipeline.create-trigger",
@@ -101,23 +161,75 @@ class PipelineTriggers:
             domain=pipeline.domain,
             owner_id=caller.user_id,
             name=values["name"],
+            kind=kind,
             pipeline=pipeline.name,
         )
-        await self._store.create(pipeline.name, values, entry)
+        await self._store.create(pipeline.name, values, entry, existing=existing)
         row = await self._find(caller, values["id"])
         return CreatedPipelineTrigger(**_fields(row), secret=secret)
 
+    async def _check_chain(
+        self, caller: Caller, source: PipelineRow, pipeline: PipelineRow
+    ) -> None:
+        """Raise ``InvalidRequest`` if runs of ``pipeline`` lead to runs of ``source``."""
+        ids = chain(await self._store.followers(), pipeline.id, source.id)
+        if not ids:
+            return
+        names = await self._store.visible_names(ids, reader_of(caller))
+        path = " → ".join(names.get(each, "a pipeline of another user") for each in ids)
+        raise InvalidRequest(
+            f"the triggers would form a cycle: {source.name} → {path}", field="source"
+        )
+
+    async def files_of(
+        self, caller: Caller, folder_id: str | None, pattern: str
+    ) -> Mapping[str, str]:
+        """Return the paths that match a pattern in a folder, with signatures of the files.
+
+        Raises
+        ------
+        NotFound
+            If the folder was removed.
+        TooLarge
+            If the folder has too many files.
+        """
+        if folder_id is None:
+            raise NotFound("the folder of the trigger was removed")
+        levels = parse_pattern(pattern)
+        return await self._files.find(caller, folder_id, levels, MAX_SCANNED, MAX_MATCHES)
+
     async def update(self, caller: Caller, key: str, *, is_enabled: bool) -> PipelineTrigger:
+        """Enable or disable a trigger. Files that have appeared while it was disabled do not fire
+        it.
+
+        Raises
+        ------
+        TooLarge
+            If the folder has too many files.
+        """
         row = await self._find(caller, key)
         authorizer.require(caller, "pipeline.manage", _target(row))
+        existing: Collection[str] | None = None
+        if row.kind is TriggerKind.FILE and is_enabled and not row.is_enabled:
+            owner = await self._callers.for_schedule(row.owner)
+            existing = await self.files_of(owner, row.vfolder_id, row.pattern)
         entry = self._entry(caller, "change-trigger", row, is_enabled=is_enabled)
-        await self._store.update(row.id, {"is_enabled": is_enabled}, entry)
+        changes = {"is_enabled": is_enabled}
+        await self._store.update(row.id, changes, entry, existing=existing)
         return await self.get(caller, key)
 
     async def renew_secret(self, caller: Caller, key: str) -> PipelineTriggerSecret:
-        """Replace the secret of the signatures; only this response contains the new one."""
+        """Replace the secret of the signatures; only this response contains the new one.
+
+        Raises
+        ------
+        Conflict
+            If the trigger is not a webhook.
+        """
         row = await self._find(caller, key)
         authorizer.require(caller, "pipeline.write", _target(row))
+        if row.kind is not TriggerKind.WEBHOOK:
+            raise Conflict(f"trigger {row.name} is of kind {row.kind}; it has no secret")
         secret = secrets.token_urlsafe(SECRET_BYTES)
         values = {"secret_encrypted": self._secrets.encrypt(secret)}
         await self._store.update(row.id, values, self._entry(caller, "renew-trigger-secret", row))
@@ -159,6 +271,8 @@ class PipelineTriggers:
             row = await self._store.find(key, Visibility())
         except NotFound:
             row = None
+        if row is not None and row.kind is not TriggerKind.WEBHOOK:
+            row = None
         secret = self._other_secret if row is None else self._secrets.decrypt(row.secret_encrypted)
         now = self._clock()
         check_call(secret, timestamp, signature, body, now)
@@ -166,21 +280,51 @@ class PipelineTriggers:
             raise AssertionError("a signature with an unknown secret is valid")
         if not row.is_enabled:
             raise Conflict(f"trigger {row.name} is disabled")
-        caller = await self._callers.for_schedule(row.owner)
-        self._require_writable(caller.role)
         run_id = run_id_of(row.id, signature)
-        cause = f"trigger {row.name}"
+        is_new = await self._create_run(row, run_id, parameters)
+        return PipelineTriggerCall(run=run_id, is_new=is_new)
+
+    async def fire(
+        self, row: PipelineTriggerRow, run_id: str, references: Mapping[str, Value]
+    ) -> None:
+        """Create the run of an event; ``references`` are the values of the event by name.
+
+        Raises
+        ------
+        BaiError
+            If the run cannot be created; the trigger shows the reason.
+        """
+        await self._create_run(row, run_id, parameters_of(row.parameters, references))
+
+    async def _create_run(
+        self, row: PipelineTriggerRow, run_id: str, parameters: Mapping[str, Any]
+    ) -> bool:
+        """Create the run of an event as the owner would; return False if it exists already."""
+        is_new = True
         try:
+            caller = await self._callers.for_schedule(row.owner)
+            self._require_writable(caller.role)
+            cause = f"trigger {row.name}"
             await self._runs.create(caller, row.pipeline_id, parameters, run_id=run_id, cause=cause)
         except AlreadyExists:
-            return PipelineTriggerCall(run=run_id, is_new=False)
-        except BaiError as error:
-            message = error.message[:_MAX_MESSAGE]
-            await self._store.update(row.id, {"last_call_at": now, "last_message": message}, None)
+            is_new = False
+        except Unavailable:
             raise
-        values = {"last_call_at": now, "last_run_id": run_id, "last_message": ""}
+        except BaiError as error:
+            await self.record_refusal(row, error)
+            raise
+        values = {"last_call_at": self._clock(), "last_run_id": run_id, "last_message": ""}
         await self._store.update(row.id, values, None)
-        return PipelineTriggerCall(run=run_id, is_new=True)
+        return is_new
+
+    async def record_refusal(self, row: PipelineTriggerRow, error: BaiError) -> None:
+        """Store why an event has created no run."""
+        message = error.message[:_MAX_MESSAGE]
+        changes = {"last_call_at": self._clock(), "last_message": message}
+        await self._store.update(row.id, changes, None)
+
+    async def clear_message(self, row: PipelineTriggerRow) -> None:
+        await self._store.update(row.id, {"last_message": ""}, None)
 
     async def _find(self, caller: Caller, key: str) -> PipelineTriggerRow:
         visible = authorizer.visibility(caller, "pipeline.read")
@@ -201,8 +345,23 @@ class PipelineTriggers:
         )
 
 
+def _check_fields(kind: TriggerKind, spec: Mapping[str, Any]) -> None:
+    """Check that the fields of a request are those of the kind of the trigger."""
+    for name, of_kind, is_needed in _FIELDS:
+        is_given = bool(spec.get(name))
+        if is_needed and kind is of_kind and not is_given:
+            raise InvalidRequest(f"a trigger of kind {kind} needs {name}", field=name)
+        if kind is not of_kind and is_given:
+            raise InvalidRequest(f"a trigger of kind {kind} cannot have {name}", field=name)
+    if kind is TriggerKind.WEBHOOK and spec.get("parameters"):
+        raise InvalidRequest(
+            "a webhook cannot have parameters; its calls contain them", field="parameters"
+        )
+
+
 def _fields(row: PipelineTriggerRow) -> dict[str, Any]:
     values = fields_of(row)
+    values["folder_id"] = values.pop("vfolder_id")
     for name in ("project_id", "owner_role", "secret_encrypted"):
         del values[name]
     return values

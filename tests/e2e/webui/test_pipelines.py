@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -227,7 +228,38 @@ async def test_schedule_and_trigger_are_created(
         await page.get_by_text("This secret is shown only once.").wait_for()
         (trigger,) = checked(rest.get(f"/pipeline-triggers?pipeline={name}"), 200)["items"]
         assert (trigger["name"], trigger["is_enabled"]) == ("push", True)
+        await page.keyboard.press("Escape")
+        # Files that appear in the folder of the pipeline run it.
+        folder = checked(rest.get(f"/pipelines/{name}"), 200)["folder"]
+        folder_name = checked(rest.get(f"/vfolders/{folder}"), 200)["name"]
+        await page.get_by_role("button", name="New trigger").click()
+        await ui.choose("Pipeline", name)
+        await ui.fill(Name="files")
+        await ui.choose("Kind", "New files")
+        await ui.choose("Folder", folder_name)
+        await ui.fill(Files="in/*.csv")
+        await ui.save()
+        await ui.row("files").get_by_text(f"New files: {folder_name}/in/*.csv").wait_for()
+        put = rest.put(f"/vfolders/{folder}/content?path=in/a.csv", content=b"x")
+        assert put.status_code < 300
+
+        def has_run() -> bool:
+            runs = checked(rest.get(f"/pipeline-runs?pipeline={name}"), 200)["items"]
+            return [each["cause"] for each in runs] == ["trigger files"]
+
+        await wait_until_async(lambda: asyncio.to_thread(has_run), 60, "the run of the file")
+        # A pipeline cannot follow itself.
+        await page.get_by_role("button", name="New trigger").click()
+        await ui.choose("Pipeline", name)
+        await ui.fill(Name="cycle")
+        await ui.choose("Kind", "After a pipeline")
+        await ui.choose("After the runs of", name)
+        await ui.save()
+        cycle = f"the triggers would form a cycle: {name} → {name}"
+        await ui.drawer.get_by_text(cycle).first.wait_for()
     finally:
+        for run in checked(rest.get(f"/pipeline-runs?pipeline={name}"), 200)["items"]:
+            rest.delete(f"/pipeline-runs/{run['id']}")
         rest.delete(f"/pipelines/{name}")
 
 

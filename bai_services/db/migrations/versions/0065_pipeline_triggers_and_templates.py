@@ -17,7 +17,71 @@ def upgrade() -> None:
         "pipeline_tasks", sa.Column("is_cached", sa.Boolean, nullable=False, server_default="0")
     )
 
+    op.add_column(
+        "pipeline_runs", sa.Column("fires_triggers", sa.Boolean, nullable=False, server_default="0")
+    )
+    op.create_index(
+        "ix_pipeline_runs_fires_triggers",
+        "pipeline_runs",
+        ["ended_at"],
+        sqlite_where=sa.text("fires_triggers"),
+        postgresql_where=sa.text("fires_triggers"),
+    )
+    for column in (
+        sa.Column("kind", sa.String(16), nullable=False, server_default="webhook"),
+        sa.Column("vfolder_id", sa.String(64)),
+        sa.Column("pattern", sa.String(255), nullable=False, server_default=""),
+        sa.Column("source_id", sa.String(64)),
+        sa.Column("result", sa.String(16), nullable=False, server_default=""),
+        sa.Column("parameters", sa.JSON, nullable=False, server_default="{}"),
+    ):
+        op.add_column("pipeline_triggers", column)
+    with op.batch_alter_table("pipeline_triggers", schema=None) as batch_op:
+        batch_op.create_foreign_key(
+            op.f("fk_pipeline_triggers_vfolder_id"),
+            "vfolders",
+            ["vfolder_id"],
+            ["id"],
+            ondelete="SET NULL",
+        )
+        batch_op.create_foreign_key(
+            op.f("fk_pipeline_triggers_source_id"),
+            "pipelines",
+            ["source_id"],
+            ["id"],
+            ondelete="CASCADE",
+        )
+        batch_op.create_index("ix_pipeline_triggers_source_id", ["source_id"])
+        batch_op.create_index("ix_pipeline_triggers_vfolder_id", ["vfolder_id"])
+    op.create_table(
+        "pipeline_trigger_files",
+        sa.Column("trigger_id", sa.String(64), nullable=False),
+        sa.Column("path_hash", sa.String(64), nullable=False),
+        sa.Column("path", sa.Text, nullable=False),
+        sa.Column("run_id", sa.String(64)),
+        sa.Column("is_fired", sa.Boolean, nullable=False),
+        sa.ForeignKeyConstraint(
+            ["trigger_id"],
+            ["pipeline_triggers.id"],
+            name=op.f("fk_pipeline_trigger_files_trigger_id"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("trigger_id", "path_hash", name=op.f("pk_pipeline_trigger_files")),
+    )
+
 
 def downgrade() -> None:
+    op.drop_table("pipeline_trigger_files")
+    op.execute("DELETE FROM pipeline_triggers WHERE kind <> 'webhook'")
+    with op.batch_alter_table("pipeline_triggers", schema=None) as batch_op:
+        batch_op.drop_index("ix_pipeline_triggers_vfolder_id")
+        batch_op.drop_index("ix_pipeline_triggers_source_id")
+        batch_op.drop_constraint(op.f("fk_pipeline_triggers_source_id"), type_="foreignkey")
+        batch_op.drop_constraint(op.f("fk_pipeline_triggers_vfolder_id"), type_="foreignkey")
+        for name in ("kind", "vfolder_id", "pattern", "source_id", "result", "parameters"):
+            batch_op.drop_column(name)
+    op.drop_index("ix_pipeline_runs_fires_triggers", "pipeline_runs")
+    with op.batch_alter_table("pipeline_runs", schema=None) as batch_op:
+        batch_op.drop_column("fires_triggers")
     with op.batch_alter_table("pipeline_tasks", schema=None) as batch_op:
         batch_op.drop_column("is_cached")

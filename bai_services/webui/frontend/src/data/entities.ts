@@ -45,6 +45,7 @@ export type EntityPath =
   | `/webhooks/${string}/deliveries`
   | '/models'
   | '/model-imports'
+  | '/vfolders'
   | '/pipelines'
   | '/pipeline-runs'
   | '/pipeline-schedules'

@@ -54,13 +54,15 @@ export function PipelinesPage() {
       entity={TRIGGERS}
       search={search}
       onSearch={changes => change({ ...changes })}
-      actions={item => <RenewSecret trigger={item} />}
-      onCreated={item =>
-        void modal.success({
-          title: t('pipeline-triggers.created'),
-          content: <TriggerSecret secret={String(item['secret'])} />
-        })
-      }
+      actions={item => item['kind'] === 'webhook' && <RenewSecret trigger={item} />}
+      onCreated={item => {
+        if (typeof item['secret'] === 'string') {
+          modal.success({
+            title: t('pipeline-triggers.created'),
+            content: <TriggerSecret secret={item['secret']} />
+          });
+        }
+      }}
     />
   );
   const isEditing = search.form === 'new' || (search.form === 'edit' && Boolean(search.item));

@@ -37,7 +37,7 @@ export const SCHEDULES: Entity = {
     {
       key: 'parameters',
       isOptional: true,
-      render: item => <Parameters schedule={scheduleOf(item)} />
+      render: item => <Parameters parameters={scheduleOf(item).parameters} />
     },
     { key: 'catch_up', isOptional: true },
     { key: 'last_start_at', isSortable: true, isOptional: true },
@@ -94,11 +94,12 @@ function LastRun({ schedule }: { schedule: PipelineSchedule }) {
   );
 }
 
-function Parameters({ schedule }: { schedule: PipelineSchedule }) {
-  const parameters = Object.entries(schedule.parameters);
-  return parameters.length === 0 ? (
+/** The parameters of the runs that a schedule or trigger creates. */
+export function Parameters({ parameters }: Pick<PipelineSchedule, 'parameters'>) {
+  const given = Object.entries(parameters);
+  return given.length === 0 ? (
     '–'
   ) : (
-    <UserText text={parameters.map(([name, value]) => `${name} = ${String(value)}`).join('; ')} />
+    <UserText text={given.map(([name, value]) => `${name} = ${String(value)}`).join('; ')} />
   );
 }

@@ -4,11 +4,17 @@ import { useTranslation } from 'react-i18next';
 import type { Entity } from '../../components/entities/entity';
 import { UserText } from '../../components/UserText';
 import type { Item } from '../../data/entities';
+import { Parameters } from './schedules';
 import { useRenewTriggerSecret, type PipelineTrigger } from '../../data/pipelines/pipelines';
+
+const KINDS = ['webhook', 'file', 'pipeline'];
 
 const triggerOf = (item: Item) => item as unknown as PipelineTrigger;
 
-/** Signed requests of other services that run pipelines. */
+const isFile = (shown: Item) => shown['kind'] === 'file';
+const isPipeline = (shown: Item) => shown['kind'] === 'pipeline';
+
+/** Signed requests of other services, files and other pipelines that run pipelines. */
 export const TRIGGERS: Entity = {
   name: 'pipeline-triggers',
   path: '/pipeline-triggers',
@@ -21,15 +27,22 @@ export const TRIGGERS: Entity = {
       isSortable: true,
       render: item => <UserText text={triggerOf(item).pipeline} />
     },
+    { key: 'kind', isSortable: true, render: item => <Kind trigger={triggerOf(item)} /> },
     { key: 'is_enabled', isSortable: true },
     { key: 'last_call_at', isSortable: true },
     { key: 'last_run_id', render: item => <LastRun trigger={triggerOf(item)} /> },
-    { key: 'id' },
+    { key: 'id', isOptional: true },
+    {
+      key: 'parameters',
+      isOptional: true,
+      render: item => <Parameters parameters={triggerOf(item).parameters} />
+    },
     { key: 'owner', isSortable: true, isOptional: true },
     { key: 'created_at', isSortable: true, isOptional: true }
   ],
   filters: [
     { key: 'pipeline__contains' },
+    { key: 'kind', choices: KINDS.map(value => ({ value, label: value })) },
     { key: 'is_enabled', isFlag: true },
     { key: 'owner__contains' }
   ],
@@ -42,6 +55,38 @@ export const TRIGGERS: Entity = {
       only: 'create'
     },
     { key: 'name', kind: 'text', isRequired: true, only: 'create' },
+    { key: 'kind', kind: 'choice', choices: KINDS, default: 'webhook', only: 'create' },
+    {
+      key: 'folder',
+      kind: 'reference',
+      of: { path: '/vfolders', name: 'name', id: 'id', filters: { status: 'ready' } },
+      isRequired: true,
+      only: 'create',
+      isShown: isFile
+    },
+    { key: 'pattern', kind: 'text', isRequired: true, only: 'create', isShown: isFile },
+    {
+      key: 'source',
+      kind: 'reference',
+      of: { path: '/pipelines', name: 'name', id: 'id' },
+      isRequired: true,
+      only: 'create',
+      isShown: isPipeline
+    },
+    {
+      key: 'result',
+      kind: 'choice',
+      choices: ['success', 'failure', 'any'],
+      default: 'success',
+      only: 'create',
+      isShown: isPipeline
+    },
+    {
+      key: 'parameters',
+      kind: 'json',
+      only: 'create',
+      isShown: shown => isFile(shown) || isPipeline(shown)
+    },
     { key: 'is_enabled', kind: 'switch', only: 'change' }
   ],
   writers: ['user', 'admin', 'superadmin'],
@@ -49,7 +94,30 @@ export const TRIGGERS: Entity = {
   canDelete: true
 };
 
-/** The last run, and the reason if the last call created no run. */
+/** The kind of a trigger, and the files or the pipeline that it watches. */
+function Kind({ trigger }: { trigger: PipelineTrigger }) {
+  const { t } = useTranslation();
+  const { folder, pattern, source, result } = trigger;
+  const kind = t(`pipeline-triggers.kind-${trigger.kind}`, trigger.kind);
+  const files = trigger.kind === 'file' ? `${folder ?? '–'}/${pattern}` : '';
+  return (
+    <>
+      {kind}
+      {files && (
+        <>
+          : <UserText text={files} />
+        </>
+      )}
+      {source && (
+        <>
+          : <UserText text={source} /> ({t(`pipeline-triggers.result-${result ?? ''}`, '')})
+        </>
+      )}
+    </>
+  );
+}
+
+/** The last run, and the reason if the last event created no run. */
 function LastRun({ trigger }: { trigger: PipelineTrigger }) {
   const { t } = useTranslation();
   const { last_run_id: run, last_message: message } = trigger;
@@ -68,7 +136,7 @@ function LastRun({ trigger }: { trigger: PipelineTrigger }) {
   );
 }
 
-/** Button of a trigger: replace the secret. */
+/** Button of a webhook: replace the secret. */
 export function RenewSecret({ trigger }: { trigger: Item }) {
   const { t } = useTranslation();
   const { message, modal } = App.useApp();
