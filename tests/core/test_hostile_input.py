@@ -536,7 +536,6 @@ NOT_FROM_USERS = {
     "pipelines.settings.merged",
     "pipelines.subpipelines.nested",
     "pipelines.subpipelines.expanded",
-    "pipelines.subpipelines.nested",
     "pipelines.notices.is_of_run",
     # The names of endpoints are checked when they are created.
     "serving.names.EndpointAddresses.path_of",
