@@ -84,6 +84,15 @@ def read_session(client: httpx.Client, key: str) -> dict[str, Any]:
     return dict(checked(client.get(f"/sessions/{key}"), 200))
 
 
+def wait_until_served(client: httpx.Client, session: dict[str, Any]) -> None:
+    """Wait for the route of a server, which the Hub adds after the session is RUNNING."""
+    wait_until(
+        lambda: client.get(f"{session['url']}api").status_code == HTTPStatus.OK,
+        60,
+        "the route of the server",
+    )
+
+
 def send_form(hub: RunningHub, client: httpx.Client, path: str, **fields: str) -> httpx.Response:
     page = client.get(path)
     assert page.status_code == HTTPStatus.OK, page.text
@@ -292,7 +301,7 @@ def test_the_form_starts_a_session_that_the_session_page_can_stop(
     session = wait_for(rest, session["id"], "RUNNING")
     assert session["requested"] == {"cpu": "1", "mem": "512m"}
     assert (session["name"], session["preopen_ports"]) == ("formed", [8501, 9000])
-    assert client.get(f"{session['url']}api").status_code == HTTPStatus.OK
+    wait_until_served(client, session)
 
     # The session panel in JupyterLab needs the session's token, so the Hub's token page has no
     # button to revoke it.
@@ -363,8 +372,7 @@ def test_start_that_exceeds_the_grace_period_continues_as_a_pending_session(
 
     checked(rest.delete(f"/sessions/{filler['id']}"), 202)
     started = wait_for(rest, session["id"], "RUNNING")
-    answer = client.get(f"{started['url']}api")
-    assert answer.status_code == HTTPStatus.OK, answer.headers
+    wait_until_served(client, started)
 
 
 @pytest.mark.browser

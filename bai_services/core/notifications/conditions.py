@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ..coded_text import CodedText, TextTemplate
+from ..wall_clock import has_elapsed
 from .catalogue import EventName
 from .events import Audience, Event
 
@@ -73,7 +74,7 @@ def changes_of(
     over = tuple(
         key
         for key, (seen_at, rearm_after) in stored.items()
-        if key not in by_key and now - seen_at >= rearm_after
+        if key not in by_key and has_elapsed(seen_at, rearm_after, now)
     )
     return ConditionChanges(begun, over)
 

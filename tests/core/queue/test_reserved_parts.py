@@ -191,6 +191,26 @@ def test_reservations_in_different_periods_do_not_add_up() -> None:
     assert started_sessions(queue.run(NOW)) == ["s1"]
 
 
+def test_reservations_in_different_periods_use_the_same_devices() -> None:
+    """``s1`` has ended before the second period, but its device is not needed for it."""
+    held = part(1, 2, key="r1", cuda_device="2"), part(3, 4, key="r2", cuda_device="2")
+    sessions = [session(1, hours=3, cuda_shares="0.5"), session(2, cuda_shares="0.5")]
+    queue = queue_of(sessions, *held, gpus=3)
+    assert started_sessions(queue.run(NOW)) == ["s1", "s2"]
+
+
+def test_shares_stay_free_on_a_device_that_is_booked_later() -> None:
+    """Until the end of ``r1``, 0.3 of ``r2`` are not used by ``s1``."""
+    held = [
+        part(-2, 1, key="r1", cuda_shares="0.5"),
+        part(-1, 5, key="r2", cuda_shares="0.5"),
+        part(1, 6, key="r3", cuda_device="1"),
+    ]
+    sessions = [session(1, MINE, cuda_shares="0.7"), session(2, hours=6, cuda_shares="0.3")]
+    queue = queue_of(sessions, *held, gpus=2)
+    assert started_sessions(queue.run(NOW)) == ["s1", "s2"]
+
+
 def test_cancelled_reservation_of_a_part_releases_it() -> None:
     queue = queue_of([session(1, cuda_device="3")], part(-1, 2, cuda_device="2"))
     assert started_sessions(queue.run(NOW)) == []

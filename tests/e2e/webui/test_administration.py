@@ -105,7 +105,7 @@ async def test_start_page_and_launcher_report_that_the_user_is_in_no_project(
 async def test_members_that_cannot_be_read_are_not_shown_as_an_empty_list(
     opened: Opener[Entities],
 ) -> None:
-    ui = await opened(Entities, "admin", "/projects")
+    ui = await opened(Entities, "admin", '/projects?filters={"name":"research"}')
 
     async def fail(route: Route) -> None:
         await route.fulfill(status=400, json={"error": "invalid-request", "message": "unreadable"})
@@ -282,27 +282,29 @@ async def test_agents_page_shows_load_devices_and_sessions_and_drains_an_agent(
 async def test_member_joins_and_leaves_a_project(
     opened: Opener[Entities], admin: httpx.Client
 ) -> None:
-    checked(admin.post("/projects", json={"name": "webui-project"}), 201)
+    name = f"webui-{secrets.token_hex(3)}"
+    project = checked(admin.post("/projects", json={"name": name}), 201)
     try:
-        ui = await opened(Entities, "domain-admin", "/projects")
-        await ui.row("webui-project").get_by_role("button", name="webui-project").click()
+        # Without the filter, the list may contain projects of other tests.
+        path = f'/projects?filters={{"name__contains":"{name}"}}'
+        ui = await opened(Entities, "domain-admin", path)
+        await ui.show(name)
         await ui.drawer.get_by_label("User name").fill("user2")
         await ui.drawer.get_by_role("button", name="Add", exact=True).click()
         await ui.drawer.get_by_role("button", name="Remove user2").click()
         await ui.drawer.get_by_role("button", name="Remove user2").wait_for(state="detached")
         await ui.drawer.get_by_role("button", name="Deactivate").click()
         await ui.confirm("Deactivate")
+        await ui.drawer.get_by_role("button", name="Activate").wait_for()
         await ui.drawer.get_by_role("button", name="Close").first.click()
         await ui.view("Inactive")
-        await ui.row("default").wait_for(state="detached")
-        await ui.page.locator(".ant-table-tbody").get_by_role("checkbox").check()
+        await ui.row(name).get_by_role("checkbox").check()
         await ui.page.get_by_role("button", name="Activate", exact=True).click()
         await ui.confirm("Activate")
-        await ui.row("webui-project").wait_for(state="detached")
-        project = checked(admin.get("/projects/default%2Fwebui-project"), 200)
-        assert project["is_active"] is True
+        await ui.row(name).wait_for(state="detached")
+        assert checked(admin.get(f"/projects/{project['id']}"), 200)["is_active"] is True
     finally:
-        checked(admin.delete("/projects/default%2Fwebui-project"), 204)
+        checked(admin.delete(f"/projects/{project['id']}"), 204)
 
 
 @pytest.mark.parametrize(

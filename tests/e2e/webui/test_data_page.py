@@ -10,7 +10,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -20,6 +20,7 @@ from tests.hub import RunningHub
 
 from .conftest import Opener
 from .data_page import Data, Explorer
+from .pages import Shell
 
 if TYPE_CHECKING:
     from playwright.async_api import FilePayload
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 PREFIX = "webui-data"
+# Without the filter, the folders can be on the second page of the list.
+LIST = f'/data?filters={{"name__contains":"{PREFIX}"}}'
 
 
 @pytest.fixture
@@ -34,10 +37,21 @@ def rest(hub: RunningHub) -> Iterator[httpx.Client]:
     """REST client of ``user2``. Folders that the test created are purged afterwards."""
     with hub.rest("user2") as client:
         yield client
-        for folder in checked(client.get("/vfolders", params={"relation": "own"}), 200)["items"]:
-            if folder["name"].startswith((PREFIX, ".webui-data")):
-                client.delete(f"/vfolders/{folder['id']}")
-                client.post(f"/vfolders/{folder['id']}/purge")
+        for folder in _folders(client):
+            client.delete(f"/vfolders/{folder['id']}")
+            client.post(f"/vfolders/{folder['id']}/purge")
+
+
+def _folders(client: httpx.Client) -> list[dict[str, Any]]:
+    query = {"relation": "own", "name__contains": PREFIX}
+    found: list[dict[str, Any]] = checked(client.get("/vfolders", params=query), 200)["items"]
+    return found
+
+
+async def accept(guest: Shell) -> None:
+    """Accept the invitation to the folder of the test."""
+    invitation = guest.page.get_by_role("alert").filter(has_text=PREFIX)
+    await invitation.get_by_role("button", name="Accept").click()
 
 
 def create(rest: httpx.Client, name: str, **spec: object) -> str:
@@ -50,7 +64,7 @@ def create(rest: httpx.Client, name: str, **spec: object) -> str:
 async def test_folder_is_created_cloned_renamed_trashed_and_restored(
     opened: Opener[Data], rest: httpx.Client
 ) -> None:
-    ui = await opened(Data, "user2", "/data")
+    ui = await opened(Data, "user2", LIST)
     await ui.page.get_by_role("region", name="Storage usage").get_by_text("free").first.wait_for()
     await ui.page.get_by_role("button", name="New folder").first.click()
     await ui.dialog.get_by_label("Name").fill(PREFIX)
@@ -96,7 +110,7 @@ async def test_several_folders_are_moved_to_trash_and_one_is_purged(
     names = [f"{PREFIX}-{number}" for number in range(2)]
     for name in names:
         create(rest, name)
-    ui = await opened(Data, "user2", f'/data?filters={{"name__contains":"{PREFIX}"}}')
+    ui = await opened(Data, "user2", LIST)
     await ui.row(names[0]).wait_for()
     await ui.page.get_by_role("checkbox", name="Select all folders").check()
     await ui.page.get_by_role("button", name="Move to trash (2)").click()
@@ -124,7 +138,7 @@ async def test_grantee_accepts_and_leaves_a_shared_folder(
     create(rest, PREFIX)
     other = hub.rest("user")
     own = create(other, PREFIX)
-    owner = await opened(Data, "user2", "/data")
+    owner = await opened(Data, "user2", LIST)
     await owner.choose(PREFIX, "Share")
     await owner.dialog.get_by_label("User name or e-mail address").fill("user")
     await owner.dialog.get_by_role("button", name="Invite").click()
@@ -135,8 +149,8 @@ async def test_grantee_accepts_and_leaves_a_shared_folder(
     invited = owner.dialog.get_by_role("row").filter(has_text="invited")
     await invited.wait_for()
 
-    guest = await opened(Data, "user", "/data")
-    await guest.page.get_by_role("button", name="Accept").click()
+    guest = await opened(Data, "user", LIST)
+    await accept(guest)
     await guest.choose_tab("Shared with me")
     # The guest may neither rename nor delete the folder.
     await guest.page.get_by_role("button", name=f"Actions for {PREFIX}").click()
@@ -155,7 +169,7 @@ async def test_members_see_folders_of_their_project_without_an_invitation(
     name = f"{PREFIX}-team"
     folder = create(admin, name, project="default", permission="ro")
     try:
-        ui = await opened(Explorer, "user2", "/data")
+        ui = await opened(Explorer, "user2", LIST)
         await ui.choose_tab("Project")
         await ui.page.get_by_role("link", name=name, exact=True).click()
         # The folder's permission, "ro", applies to all members.
@@ -408,8 +422,8 @@ async def test_large_directory_is_scrolled_and_read_only_folder_has_no_write_act
     await ui.row("z" * 255).wait_for()
 
     share(rest, folder)
-    guest = await opened(Explorer, "user", "/data")
-    await guest.page.get_by_role("button", name="Accept").click()
+    guest = await opened(Explorer, "user", LIST)
+    await accept(guest)
     await guest.page.get_by_role("link", name=PREFIX, exact=True).click()
     await guest.row("0000").wait_for()
     upload = guest.page.get_by_role("button", name="Upload files", disabled=True)

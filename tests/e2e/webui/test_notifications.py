@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 
 from tests.e2e.sessions import checked
 from tests.hub import RunningHub
+from tests.testbed.wait import wait_until_async
 
 from .conftest import Opener
 from .entities_page import Entities
+from .pages import WAIT_MILLIS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
@@ -48,9 +51,16 @@ async def test_notification_is_shown_and_its_channels_are_chosen(
         assert text is not None
         assert text["width"] >= 200
         await ui.page.set_viewport_size(size)
-        # The bell shows the number of unread notifications, and lists them.
-        unread = checked(rest.get("/notifications?is_read=false"), 200)["total"]
-        await ui.page.get_by_role("button", name=f"Notifications, {unread} unread").click()
+        # The bell shows the number of unread notifications, and lists them. More of them can arrive
+        # at any time, for example for sessions of other tests.
+
+        async def shows_number() -> bool:
+            unread = checked(rest.get("/notifications?is_read=false"), 200)["total"]
+            button = ui.page.get_by_role("button", name=f"Notifications, {unread} unread")
+            return await button.count() == 1
+
+        await wait_until_async(shows_number, WAIT_MILLIS / 1000, "the number in the bell")
+        await ui.page.get_by_role("button", name=re.compile("^Notifications, .* unread$")).click()
         bell = ui.page.get_by_role("dialog").filter(has_text="All notifications")
         await bell.get_by_text(title).wait_for()
         await ui.page.keyboard.press("Escape")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
-from ...cluster.devices import SHARES, Device, DeviceAmount
+from ...cluster.devices import SHARES, Device, DeviceAmount, is_device_slot, thousandths
 from ...resources import CPU, MEM, ResourceSlots
 from ..advance_reservations import (
     Booking,
@@ -42,15 +42,18 @@ def withheld_on(
     times = {max(now, one.starts_at) for one in met}
     most = [0, 0]
     by_device: dict[str, tuple[int, int]] = {}
+    states: list[tuple[AgentState, list[ResourceSlots]]] = []
     for at in sorted(times):
         over = [r for r in running if at > now and r.ends_at is not None and r.ends_at <= at]
         active = [one for one in parts if one.starts_at <= at < one.ends_at]
         staying = [r for r in running if r not in over]
         remaining = remaining_parts(agent.id, active, staying)
         before = _release_all(agent, [p for session in over for p in session.placements])
-        after = _with_parts(
-            agent, before, [remaining[one.id] for one in active if one.id in beside]
-        )
+        states.append((before, [remaining[one.id] for one in active if one.id in beside]))
+    # Place the largest amounts first, because the smaller ones then fit on the same devices.
+    for before, amounts in sorted(states, key=lambda state: -_on_devices(state[1])):
+        withheld_before = {key: withheld for key, (withheld, _) in by_device.items()}
+        after = _with_parts(agent, before, amounts, withheld_before)
         for index, slot in enumerate((CPU, MEM)):
             withheld = after.used.get(slot, 0) - agent.used.get(slot, 0)
             most[index] = max(most[index], withheld)
@@ -122,7 +125,7 @@ def _booked_together(
         state: AgentState | None = agent
         together = [b.booked for b in others if b.starts_at <= at < b.ends_at]
         for slots in (*together, resources):
-            state = None if state is None else _placed(agent, state, slots)
+            state = None if state is None else _placed(agent, state, slots, {})
         if state is None:
             return None
         states.append(state)
@@ -164,6 +167,16 @@ def _slots_on(agent_id: str, placements: Iterable[Placement]) -> dict[str, int]:
     return total
 
 
+def _on_devices(amounts: Iterable[ResourceSlots]) -> int:
+    """Return the sum of the amounts on devices, in thousandths of a device."""
+    return sum(
+        thousandths(slot, amount)
+        for slots in amounts
+        for slot, amount in slots.items()
+        if is_device_slot(slot)
+    )
+
+
 def _release_all(agent: AgentState, placements: Sequence[Placement]) -> AgentState:
     if not placements:
         return agent
@@ -173,37 +186,45 @@ def _release_all(agent: AgentState, placements: Sequence[Placement]) -> AgentSta
 
 
 def _with_parts(
-    agent: AgentState, later: AgentState, booked: Iterable[ResourceSlots]
+    agent: AgentState,
+    later: AgentState,
+    booked: Iterable[ResourceSlots],
+    withheld: Mapping[str, int],
 ) -> AgentState:
     """Return the state ``later`` of an agent after the placement of booked amounts.
 
-    Devices that are in use in its current state, ``agent``, are preferred. If the amounts do not
-    fit, as much of each slot is placed as fits.
+    Preferred are the ``withheld`` thousandths of each device, which are withheld for another time,
+    and devices that are in use in its current state, ``agent``. If the amounts do not fit, as much
+    of each slot is placed as fits.
     """
     for slots in booked:
         if slots:
-            placed = _placed(agent, later, slots)
+            placed = _placed(agent, later, slots, withheld)
             if placed is not None:
                 later = placed
                 continue
             for slot, amount in slots.items():
                 available = later.free(slot, amount)
                 if available > 0:
-                    later = _placed(agent, later, ResourceSlots({slot: available})) or later
+                    part = ResourceSlots({slot: available})
+                    later = _placed(agent, later, part, withheld) or later
     return later
 
 
-def _placed(agent: AgentState, later: AgentState, slots: ResourceSlots) -> AgentState | None:
+def _placed(
+    agent: AgentState, later: AgentState, slots: ResourceSlots, withheld: Mapping[str, int]
+) -> AgentState | None:
     """Return the state after the placement of amounts; None if they do not fit."""
     placer = Placer([later], Policy.BEST_FIT)
     handle = placer.prepare(Request(slots, later.resource_group, later.architecture))
     if not placer.fits(handle):
         return None
-    # Block what is free now on each device. Then release one device at a time until the amounts
-    # fit: first devices that are partly in use. The order is the same at all times, so that
-    # reservations with different periods use the same devices.
+    # Block what is free now on each device and not withheld. Then release one device at a time
+    # until the amounts fit: first devices that are partly in use. The order is the same at all
+    # times, so that reservations with different periods use the same devices.
     free_now = {
-        d.id: min(d.free, then.free) for d, then in zip(agent.devices, later.devices, strict=True)
+        d.id: min(d.free - withheld.get(d.id, 0), then.free)
+        for d, then in zip(agent.devices, later.devices, strict=True)
     }
     order = sorted(later.devices, key=lambda d: free_now[d.id] < d.capacity)
     blocked = [
