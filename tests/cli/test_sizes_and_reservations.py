@@ -45,6 +45,21 @@ async def test_reservation_is_requested_approved_and_listed(
     assert cancelled.stdout == "reservation course is cancelled\n"
 
 
+async def test_lists_show_whether_a_reservation_has_begun_and_is_used(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    start = api.world.clock() - timedelta(minutes=1)
+    period = "--from", start.isoformat(), "--until", (start + timedelta(hours=2)).isoformat()
+    common = "--project", "default", "--group", "default", "-r", "cpu=1", *period
+    await bai("reservation", "create", "course", *common, by="admin")
+    assert "in progress, unused" in (await bai("reservation", "list", by="user")).stdout
+    await bai("session", "create", "my-lab", "-r", "cpu=1", "-r", "mem=1g", by="user")
+    await bring_to_running(api, agent, "my-lab")
+    await api.world.manager.reservations.step()
+    shown = (await bai("reservation", "show", "course", by="user")).stdout
+    assert "in progress" in shown and "unused" not in shown
+
+
 async def test_only_whole_machines_exclude_other_reservations(
     bai: Bai, api: Api, agent: FakeAgent
 ) -> None:

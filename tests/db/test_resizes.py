@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from bai_services.core.errors import Conflict, InsufficientResources, InvalidRequest, QuotaExceeded
 from bai_services.core.resources import Caps, ResourceSlots
-from bai_services.core.scheduling.advance_reservations import ReservationState
 from bai_services.core.scheduling.caps import Scope
+from bai_services.core.scheduling.reservation_states import ReservationState
 from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.core.sessions.resizing import Elasticity, ResizeState
 from bai_services.db.scheduling.record import RecordStore

@@ -16,8 +16,8 @@ from bai_services.core.scheduling.advance_reservations import (
     MAX_GRACE_SECONDS,
     MAX_MEMBERS,
     MAX_NODES,
-    ReservationState,
 )
+from bai_services.core.scheduling.reservation_states import ReservationState
 
 from ..base import APIHandler, operation
 from ..fields import (

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import click
+
+from bai_services.core.scheduling.reservation_states import (
+    ReservationPhase,
+    ReservationState,
+    phase_of,
+)
 
 from .. import output, units
 from ..command import (
@@ -26,6 +33,13 @@ COLUMNS = (
 )  # fmt: skip
 
 
+PHASE_TEXTS = {
+    ReservationPhase.UNUSED: "in progress, unused",
+    ReservationPhase.USED: "in progress",
+    ReservationPhase.ENDED: "ended",
+}
+
+
 @command_group(
     epilog=example(
         "bai reservation create course --project research --group gpu --nodes 2 "
@@ -35,6 +49,20 @@ COLUMNS = (
 )
 def reservation() -> None:
     """Reserve machines for a project and a period."""
+
+
+def _to_text(item: dict[str, Any]) -> None:
+    """Convert the fields of a reservation for people: resources, and the current state."""
+    item["resources"] = units.slots(item["resources"])
+    starts_at, ends_at, used_at = (
+        at and datetime.fromisoformat(at)
+        for at in (item["starts_at"], item["ends_at"], item["used_at"])
+    )
+    phase = phase_of(starts_at, ends_at, used_at, datetime.now(UTC))
+    if item["state"] == ReservationState.APPROVED:
+        item["state"] = PHASE_TEXTS.get(phase, item["state"])
+    elif item["state"] == ReservationState.REQUESTED and phase is ReservationPhase.ENDED:
+        item["state"] = "ended without a decision"
 
 
 @reservation.command("list", epilog=example("bai reservation list"))
@@ -49,7 +77,7 @@ async def list_reservations(
     page = await connection.client.get("/reservations", **query)
     if not as_json:
         for item in page["items"]:
-            item["resources"] = units.slots(item["resources"])
+            _to_text(item)
     empty = "no reservations; request one with: bai reservation create"
     output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
 
@@ -62,7 +90,7 @@ async def show(connection: Connection, name: str, *, as_json: bool) -> None:
     """Show a reservation, with its machines."""
     found = await connection.client.get(f"/reservations/{segment(name)}")
     if not as_json:
-        found["resources"] = units.slots(found["resources"])
+        _to_text(found)
     output.print_fields(found, as_json=as_json)
 
 

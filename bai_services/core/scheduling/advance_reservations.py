@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from ..coded_text import CodedText, TextTemplate
 from ..errors import Conflict, InvalidRequest
@@ -20,6 +19,7 @@ from ..resources import ResourceSlots
 from .caps import Scope
 from .maintenance import Restriction
 from .placement import AgentState
+from .reservation_states import ReservationState
 
 MAX_NODES = 1000
 # Maximum number of open reservations, of a project's reservations that wait for approval, and of
@@ -36,20 +36,6 @@ DEFAULT_GRACE_SECONDS = 1800
 MAX_GRACE_SECONDS = 24 * 3600
 # The creation of a reservation removes reservations that ended longer ago than this.
 KEPT_AFTER_END = timedelta(days=90)
-
-
-class ReservationState(StrEnum):
-    """State of a reservation; ``requested``: waits for an approval and holds no agents yet."""
-
-    REQUESTED = "requested"
-    APPROVED = "approved"
-    REJECTED = "rejected"
-    CANCELLED = "cancelled"
-    EXPIRED = "expired"
-
-
-# States in which a reservation holds its agents or can still be approved.
-OPEN_STATES = (ReservationState.REQUESTED, ReservationState.APPROVED)
 
 
 @dataclass(frozen=True, slots=True)

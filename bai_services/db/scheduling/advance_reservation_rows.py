@@ -9,8 +9,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.resources import ResourceSlots
-from bai_services.core.scheduling.advance_reservations import HeldAgents, ReservationState
+from bai_services.core.scheduling.advance_reservations import HeldAgents
 from bai_services.core.scheduling.caps import Scope, ScopeKind
+from bai_services.core.scheduling.reservation_states import ReservationState
 
 from ..tables.accounts import projects
 from ..tables.advance_reservations import advance_reservations

@@ -19,16 +19,15 @@ from bai_services.core.scheduling.advance_reservations import (
     MAX_REQUESTED,
     MAX_RESERVATIONS,
     MAX_STORED,
-    OPEN_STATES,
     AdvanceReservation,
     Booking,
-    ReservationState,
     choose_agents,
 )
 from bai_services.core.scheduling.caps import Scope, ScopeKind, raise_if_violated, violations
 from bai_services.core.scheduling.placement import Placement
 from bai_services.core.scheduling.queue.reserved_parts import choose_agents_for_parts
-from bai_services.core.sessions.lifecycle import OCCUPYING
+from bai_services.core.scheduling.reservation_states import OPEN_STATES, ReservationState
+from bai_services.core.sessions.lifecycle import OCCUPYING, Status
 
 from ..audit import record
 from ..database import Database
@@ -39,7 +38,7 @@ from ..tables.cluster import resource_group_links, resource_groups
 from ..tables.sessions import kernels, sessions
 from .agent_states import read_agents
 from .caps import read_caps
-from .queue_rows import read_running
+from .queue_rows import RESERVATION_OPTION, read_running
 
 _r = advance_reservations.c
 _ROWS = sa.select(
@@ -170,6 +169,9 @@ class AdvanceReservationStore:
     async def note_use(self, now: datetime) -> list[str]:
         """Record the use of reservations, and expire reservations that are not used in time.
 
+        A reservation for which a session waits does not expire: running sessions of others can
+        delay it.
+
         Return the names of the expired reservations.
         """
         async with self._db.write() as tx:
@@ -187,7 +189,9 @@ class AdvanceReservationStore:
             for row in rows:
                 if await _is_used(tx, row):
                     changes: dict[str, Any] = {"used_at": now}
-                elif now >= row.starts_at + timedelta(seconds=row.grace_seconds):
+                elif now >= row.starts_at + timedelta(
+                    seconds=row.grace_seconds
+                ) and not await _is_awaited(tx, row):
                     changes = {"state": ReservationState.EXPIRED}
                     expired.append(row.name)
                 else:
@@ -403,6 +407,16 @@ async def _is_used(tx: AsyncConnection, row: Any) -> bool:
     if row.user_ids:
         using = using.where(sessions.c.owner_id.in_(row.user_ids))
     return await tx.scalar(using.limit(1)) is not None
+
+
+async def _is_awaited(tx: AsyncConnection, row: Any) -> bool:
+    """Return whether a pending session names the reservation."""
+    waiting = sa.select(sessions.c.id).where(
+        sessions.c.project_id == row.project_id,
+        sessions.c.status == Status.PENDING,
+        sessions.c.options[RESERVATION_OPTION].as_string() == row.id,
+    )
+    return await tx.scalar(waiting.limit(1)) is not None
 
 
 async def _lock(tx: AsyncConnection, group: str) -> None:

@@ -16,9 +16,9 @@ from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.advance_reservations import (
     DEFAULT_GRACE_SECONDS,
     AdvanceReservation,
-    ReservationState,
     check_period,
 )
+from bai_services.core.scheduling.reservation_states import ReservationState
 from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 
 from ..accounts import authorizer

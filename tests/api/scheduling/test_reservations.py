@@ -148,6 +148,29 @@ async def test_unused_reservation_expires_after_its_grace(api: Api, clock: Movab
     assert states == {"course": "expired", "later": "approved"}
 
 
+async def test_reservation_does_not_expire_while_a_session_waits_for_it(
+    api: Api, clock: MovableClock
+) -> None:
+    """A session of others, which was running at the approval, keeps the devices."""
+    user, admin, manager = await api.client("user"), await api.client("admin"), api.world.manager
+    await FakeAgent(api.agent, "a1").beat()
+    await admin.put("/projects/research/members/admin", {})
+    gpus = {"resources": {"cpu": 1, "mem": "1g", "cuda.device": 2}}
+    await user.post("/sessions", {"name": "in-the-way", **gpus})
+    await manager.scheduling.scheduler.run_pass()
+    await admin.post("/reservations", spec(clock, -0.2, project="research", grace_seconds=600))
+    of_project = {"project": "research", "reservation": "course"}
+    waiting = await admin.post("/sessions", {"name": "member", **gpus, **of_project})
+    await manager.scheduling.scheduler.run_pass()
+    await manager.reservations.step()
+    assert (await admin.get("/sessions/member"))["status"] == "PENDING"
+    assert (await admin.get("/reservations/course"))["state"] == "approved"
+    await admin.delete(f"/sessions/{waiting['id']}")
+    await manager.reservations.step()
+    (found,) = (await admin.get("/reservations"))["items"]
+    assert found["state"] == "expired"
+
+
 async def test_invalid_reservations_are_refused(api: Api, clock: MovableClock) -> None:
     admin = await api.client("admin")
     await FakeAgent(api.agent, "a1").beat()

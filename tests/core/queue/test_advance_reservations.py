@@ -21,6 +21,7 @@ from bai_services.core.scheduling.advance_reservations import (
 from bai_services.core.scheduling.caps import Scope, ScopeKind
 from bai_services.core.scheduling.estimates.explainer import explain_one
 from bai_services.core.scheduling.queue import Backfill, Changes, PassResult, PendingSession, Queue
+from bai_services.core.scheduling.reservation_states import ReservationPhase, phase_of
 
 from .factories import ANN, BOB, NOW, agent, pending_session, request, snapshot, started_sessions
 
@@ -237,3 +238,18 @@ def test_suitable_agents_that_are_free_in_time_come_first() -> None:
 def test_invalid_periods_are_refused(start: int, end: int, grace: int) -> None:
     with pytest.raises(InvalidRequest):
         check_period(NOW + start * HOUR, NOW + end * HOUR, NOW, grace)
+
+
+@pytest.mark.parametrize(
+    "hours, is_used, phase",
+    [
+        pytest.param(-0.1, False, ReservationPhase.AHEAD, id="before the start"),
+        pytest.param(0, False, ReservationPhase.UNUSED, id="at the start"),
+        pytest.param(1, True, ReservationPhase.USED, id="a session of a member runs"),
+        pytest.param(2, True, ReservationPhase.ENDED, id="at the end"),
+        pytest.param(3, False, ReservationPhase.ENDED, id="after the end, never used"),
+    ],
+)
+def test_phase_of_a_reservation(hours: float, is_used: bool, phase: ReservationPhase) -> None:
+    used_at = NOW if is_used else None
+    assert phase_of(NOW, NOW + 2 * HOUR, used_at, NOW + hours * HOUR) is phase

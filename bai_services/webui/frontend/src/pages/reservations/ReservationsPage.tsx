@@ -8,6 +8,8 @@ import { meQuery } from '../../data/accounts/me';
 import { api, unwrap } from '../../data/client';
 import type { Item } from '../../data/entities';
 import { queries } from '../../data/queries';
+import type { Reservation } from '../../data/scheduling/reservations';
+import { currentState } from './phase';
 import { ReservationChart } from './ReservationChart';
 
 const STATES = ['requested', 'approved', 'rejected', 'cancelled', 'expired'] as const;
@@ -21,7 +23,11 @@ const RESERVATIONS: Entity = {
   defaultSort: '-starts_at',
   columns: [
     { key: 'name', isSortable: true },
-    { key: 'state', isSortable: true },
+    {
+      key: 'state',
+      isSortable: true,
+      render: item => <State reservation={item as unknown as Reservation} />
+    },
     { key: 'project', isSortable: true },
     { key: 'resource_group', isSortable: true },
     { key: 'nodes' },
@@ -34,6 +40,7 @@ const RESERVATIONS: Entity = {
     { key: 'author', isSortable: true, isOptional: true },
     { key: 'decided_by', isOptional: true },
     { key: 'used_at', isOptional: true },
+    { key: 'grace_seconds', isOptional: true },
     { key: 'note', isOptional: true }
   ],
   filters: [
@@ -85,6 +92,11 @@ export function ReservationsPage() {
       <ReservationChart />
     </>
   );
+}
+
+function State({ reservation }: { reservation: Reservation }) {
+  const { t } = useTranslation();
+  return t(`reservations.state-${currentState(reservation, useNow(60_000))}`);
 }
 
 /** Buttons to approve, reject and cancel a reservation. */
