@@ -180,7 +180,7 @@ class Upstream:
     async def _usage(self, _: web.Request) -> web.Response:
         return web.json_response({"usage": {"prompt_tokens": 7, "completion_tokens": 3}})
 
-    _v1_chat_completions = _v1_embeddings = _usage
+    _llm_v1_chat_completions = _llm_v1_embeddings = _usage
 
     async def _huge_usage(self, _: web.Request) -> web.Response:
         return web.json_response({"usage": {"prompt_tokens": 10**9, "completion_tokens": 10**9}})

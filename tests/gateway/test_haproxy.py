@@ -83,7 +83,7 @@ async def test_tokens_of_language_models_are_counted(
     bed: Bed, upstream: Upstream, path: str
 ) -> None:
     """HAProxy forwards no request whose response has `usage`, however its path is written."""
-    url = URL(bed.url(path), encoded=True)
+    url = URL(bed.url(f"/llm{path}"), encoded=True)
     async with bed.http.post(url, json={"messages": []}) as response:
         assert (await response.json())["usage"]["prompt_tokens"] == 7
     assert not was_passed_on(upstream)

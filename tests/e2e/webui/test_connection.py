@@ -53,7 +53,8 @@ async def test_pages_say_that_the_browser_is_offline(opened: Opener[Shell]) -> N
     await ui.page.wait_for_load_state("networkidle")
     await ui.page.context.set_offline(True)
     try:
-        await ui.page.get_by_text(LOST).wait_for()
+        # Less than the time after which the silent event stream shows the notice.
+        await ui.page.get_by_text(LOST).wait_for(timeout=12_000)
     finally:
         await ui.page.context.set_offline(False)
     await ui.page.get_by_text(LOST).wait_for(state="detached")
