@@ -3,8 +3,10 @@
 A Hub and two further machines, which are engines of a Docker Swarm in network namespaces.
 ``remote_added_seconds``: the start of a session on another machine minus the start on the Hub's
 machine (medians of alternating starts). ``join_seconds``: `bai-agent join` and the registration of
-the agent. ``doctor_seconds``: the checks of all nodes. ``agents_500_core_percent``: load of one
-core in the manager for the heartbeats of 500 agents with 8 devices each, with SQLite.
+the agent. ``doctor_seconds``: the checks of all nodes. ``lost_batch_seconds``: from the loss of
+power of a machine until its batch session runs on another machine, with the shortest
+``requeue_after`` of the resource group. ``agents_500_core_percent``: load of one core in the
+manager for the heartbeats of 500 agents with 8 devices each, with SQLite.
 """
 
 from __future__ import annotations
@@ -138,7 +140,20 @@ def _cluster_figures(cluster: Cluster, rounds: int) -> dict[str, float]:
         "remote_added_seconds": round(statistics.median(there) - statistics.median(here), 2),
         "join_seconds": round(statistics.median(node.join_seconds for node in cluster.nodes), 1),
         "doctor_seconds": round(doctor, 1),
+        "lost_batch_seconds": round(_lost_batch_seconds(cluster), 1),
     }
+
+
+def _lost_batch_seconds(cluster: Cluster) -> float:
+    session = cluster.start("user", type="batch", startup_command="sleep 600")
+    node = cluster.node_of(session)
+    begun = time.monotonic()
+    node.kill()
+    again = cluster.wait_for_restart("user", session["id"])
+    seconds = time.monotonic() - begun
+    assert cluster.node_of(again) != node
+    stop(cluster.hub.rest("user"), session["id"])
+    return seconds
 
 
 def _start_seconds(cluster: Cluster, group: str) -> float:

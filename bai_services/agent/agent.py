@@ -10,6 +10,12 @@ from typing import Any
 
 from bai_services import __version__, tracing
 from bai_services.core.cluster.custom_images import CommitRequest
+from bai_services.core.cluster.protocol import (
+    FIRST_PROTOCOL,
+    PROTOCOL,
+    IncompatibleManager,
+    check_manager,
+)
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound, Unavailable
 from bai_services.core.resources import ResourceSlots
 
@@ -151,6 +157,7 @@ class Agent:
             sent_at = self._fence.now()
             response = await self._link.heartbeat(content)
             await self._fence.renew(sent_at)
+            check_manager(int(response.get("protocol", FIRST_PROTOCOL)))
             # An agent that was deleted in the meantime is new again.
             self._has_reported_settings = "settings" in content or not response.get("is_new")
             self._engine.allow_url(str(response.get("hub_api_url") or ""))
@@ -171,6 +178,7 @@ class Agent:
             "endpoint": self._engine.endpoint,
             "architecture": self._identity.architecture,
             "version": __version__,
+            "protocol": PROTOCOL,
             "facts": {
                 **facts,
                 "image_digests": {name: digest for name, digest in images.items() if digest},
@@ -244,6 +252,9 @@ class Agent:
                 backoff = FIRST_BACKOFF_SECONDS
                 await asyncio.sleep(self._interval_seconds)
                 continue
+            except IncompatibleManager:
+                # End this agent: it signs off, so that no sessions are placed here.
+                raise
             except Unavailable as error:
                 log.info("the manager is unavailable, retrying in %g s: %s", backoff, error)
             except BaiError as error:

@@ -13,6 +13,9 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from bai_services.core.cluster.model import AgentStatus
+from bai_services.core.cluster.protocol import FIRST_PROTOCOL
+
 from .tables import metadata
 
 # Arbitrary id of the advisory lock that serializes concurrent migrations.
@@ -62,6 +65,20 @@ def has_tables(url: str) -> bool:
     """Return whether the database at ``url`` contains any table."""
     with _connected(url, excludes_migrations=False) as connection:
         return bool(sa.inspect(connection).get_table_names())
+
+
+def agent_protocols(url: str) -> dict[str, int]:
+    """Return the versions of the agent protocol of agents that have not signed off, by agent.
+
+    The database may have an earlier revision.
+    """
+    agents = sa.table("agents", sa.column("id"), sa.column("status"), sa.column("facts", sa.JSON))
+    select = sa.select(agents.c.id, agents.c.facts).where(agents.c.status != AgentStatus.TERMINATED)
+    with _connected(url, excludes_migrations=False) as connection:
+        if "agents" not in sa.inspect(connection).get_table_names():
+            return {}
+        rows = connection.execute(select.order_by(agents.c.id))
+        return {row.id: int((row.facts or {}).get("protocol", FIRST_PROTOCOL)) for row in rows}
 
 
 def differences(url: str) -> list[object]:

@@ -496,6 +496,8 @@ def upgrade(folder: Path, check: bool, as_json: bool) -> int:
             click.echo(f"out of date: {folder / name}; run bai-hub init {folder}")
         for name in pending.changed_files:
             click.echo(f"changed by hand: {folder / name}")
+        for name in pending.unsupported_agents:
+            click.echo(f"agent {name} is too old for this version: upgrade its machine first")
         if pending.is_up_to_date:
             click.echo("Everything is up to date.")
     return failures.SUCCESS if pending.is_up_to_date else failures.FAILED

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bai_services import __version__
+from bai_services.core.cluster.protocol import is_supported
 from bai_services.db import schema
 
 from .folder import changed_files, database_url, hub_database_url, read_settings_file
@@ -25,6 +26,8 @@ class Pending:
     hub_database_is_old: bool
     outdated_files: tuple[str, ...]
     changed_files: tuple[str, ...]
+    # Agents that do not work with the manager of this version.
+    unsupported_agents: tuple[str, ...] = ()
 
     @property
     def is_up_to_date(self) -> bool:
@@ -33,6 +36,7 @@ class Pending:
             or self.is_newer_database
             or self.hub_database_is_old
             or self.outdated_files
+            or self.unsupported_agents
         )
 
 
@@ -54,6 +58,11 @@ def pending_changes(folder: Path) -> Pending:
         hub_database_is_old=_hub_database_is_old(hub_database_url(installation)),
         outdated_files=tuple(outdated_files(files, folder)),
         changed_files=tuple(changed_files(folder, files)),
+        unsupported_agents=tuple(
+            agent
+            for agent, protocol in schema.agent_protocols(database_url(installation)).items()
+            if not is_supported(protocol)
+        ),
     )
 
 

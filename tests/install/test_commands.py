@@ -15,6 +15,7 @@ import pytest
 from argon2 import PasswordHasher
 from click.testing import CliRunner, Result
 
+from bai_services.core.cluster.protocol import PROTOCOL
 from bai_services.core.errors import Unavailable
 from bai_services.core.installation.settings import Installation
 from bai_services.install.main import main
@@ -198,6 +199,23 @@ def test_a_backup_is_verified_and_restored_to_another_state_folder(
     text = tmp_path / "text.tar"
     text.write_text("not a backup")
     assert "not a valid backup" in run("restore", text, new / "etc", code=2).stderr
+
+
+def test_upgrade_check_lists_agents_that_are_too_old(folder: Path, run: Run) -> None:
+    facts = {"old": f'{{"protocol": {PROTOCOL - 2}}}', "new": f'{{"protocol": {PROTOCOL}}}'}
+    with closing(sqlite3.connect(folder.parent / "state" / "bai.sqlite")) as database:
+        for name, text in facts.items():
+            database.execute(
+                "INSERT INTO agents (id, created_at, resource_group, status, status_changed_at, "
+                "last_heartbeat_at, schedulable, engine, endpoint, architecture, version, facts) "
+                "VALUES (?, '2026-01-01', 'default', 'ALIVE', '2026-01-01', '2026-01-01', 1, "
+                "'docker', '', 'x86_64', '1', ?)",
+                (name, text),
+            )
+        database.commit()
+    report = json.loads(run("upgrade", "--check", folder, "--json", code=1).stdout)
+    assert (report["unsupported_agents"], report["migrations"]) == (["old"], [])
+    assert "agent old is too old" in run("upgrade", "--check", folder, code=1).stdout
 
 
 def test_upgrade_check_lists_pending_migrations(folder: Path, run: Run) -> None:

@@ -121,6 +121,8 @@ def _node(stack: ExitStack, home: Path, token: str, prefix: str, number: int) ->
 
 
 def _remove_containers(engine: DockerEngine) -> None:
+    if not responds(engine.host):
+        return  # a test has killed the machine
     # Otherwise, stopping the engine would take 10 s for each container.
     if containers := engine.run("ps", "--all", "--quiet").split():
         engine.run("rm", "--force", "--volumes", *containers)

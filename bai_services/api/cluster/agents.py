@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 
 from bai_services.core.cluster import records
 from bai_services.core.cluster.model import EngineName, check_device
+from bai_services.core.cluster.protocol import FIRST_PROTOCOL
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.resources import ResourceSlots
@@ -122,6 +123,8 @@ class Heartbeat(_AgentBody):
     endpoint: ShortText = ""
     architecture: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_]{1,32}$")]
     version: NameText
+    # Version of the agent protocol.
+    protocol: Annotated[int, Field(ge=0, le=2**31 - 1)] = FIRST_PROTOCOL
     facts: dict[str, Any] = {}
     slots: SlotsInput
     devices: Annotated[list[DeviceReport], Field(max_length=1024)] = []
@@ -141,13 +144,16 @@ class Heartbeat(_AgentBody):
         InvalidRequest
             If a slot or a device is invalid.
         """
-        facts = {**self.facts, "images": self.images} if self.images else self.facts
+        facts = {**self.facts, "protocol": self.protocol}
+        if self.images:
+            facts["images"] = self.images
         return AgentHeartbeat(
             resource_group=self.resource_group,
             engine=self.engine,
             endpoint=self.endpoint,
             architecture=self.architecture,
             version=self.version,
+            protocol=self.protocol,
             facts=facts,
             slots=ResourceSlots.parse(self.slots),
             devices=[device.to_device() for device in self.devices],
@@ -163,12 +169,14 @@ class HeartbeatResponse(ResponseModel):
 
     ``hub_api_url``: URL of the Hub's API for sessions; agents that restrict the network of sessions
     must allow it. ``is_new``: the agent was unknown; its next heartbeat contains its settings.
+    ``protocol``: the manager's version of the agent protocol.
     """
 
     deadline_seconds: int
     interval_seconds: int
     hub_api_url: str
     is_new: bool
+    protocol: int
 
 
 class KernelEnd(_AgentBody):

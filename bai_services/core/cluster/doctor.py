@@ -8,6 +8,7 @@ from datetime import datetime
 
 from ..installation.findings import Finding, error, ok, warning
 from .model import AgentStatus
+from .protocol import PROTOCOL
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,17 @@ def compare_versions(agent: str, manager: str) -> Finding:
         "version",
         f"the agent has version {agent}, the manager {manager}",
         "install the same version on both machines, and restart the agent",
+    )
+
+
+def compare_protocols(agent: int) -> Finding | None:
+    """Return a finding about an agent whose protocol is older than the manager's."""
+    if agent >= PROTOCOL:
+        return None
+    return warning(
+        "protocol",
+        f"the agent has version {agent} of the agent protocol, the manager {PROTOCOL}",
+        "upgrade the agent: it will not work with the next release of the manager",
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from bai_services.core.cluster.protocol import PROTOCOL
 from bai_services.core.resources import Caps, ResourceSlots
 
 
@@ -139,6 +140,7 @@ class HeartbeatResponse:
     interval_seconds: int
     hub_api_url: str
     is_new: bool
+    protocol: int = PROTOCOL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.model import AgentStatus
+from bai_services.core.cluster.protocol import PROTOCOL
 from bai_services.core.cluster.records import AgentFields
 from bai_services.core.counts import counted
 from bai_services.core.errors import InUse, NotFound
@@ -64,6 +65,7 @@ class AgentHeartbeat:
     is_leaving: bool = False
     # None: unchanged since the last heartbeat.
     settings: Sequence[ReportedSetting] | None = None
+    protocol: int = PROTOCOL
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from bai_services.core.accounts.roles import Caller, Reach, reach
 from bai_services.core.cluster.devices import SHARES, thousandths
 from bai_services.core.cluster.heartbeats import interval_seconds
 from bai_services.core.cluster.model import AgentStatus, check_agent_id
+from bai_services.core.cluster.protocol import check_agent
 from bai_services.core.cluster.records import (
     Agent,
     AgentSummary,
@@ -132,9 +133,12 @@ class Agents:
             If the id is malformed, or ``beat.slots`` has slots other than cpu and mem.
         Forbidden
             If the caller has the credential of another agent.
+        Conflict
+            If this manager does not work with the agent's version of the protocol.
         """
         require_own(caller, agent_id)
         check_agent_id(agent_id)
+        check_agent(beat.protocol)
         if invalid := sorted(set(beat.slots) - {"cpu", "mem"}):
             raise InvalidRequest(
                 f"an agent cannot report the slots {', '.join(invalid)}: only cpu and mem are "

@@ -25,11 +25,13 @@ from bai_services.core.cluster.doctor import (
     NodeResult,
     check_node,
     compare_engines,
+    compare_protocols,
     compare_status,
     compare_versions,
     unreachable_endpoint,
 )
 from bai_services.core.cluster.model import AgentStatus, EngineName
+from bai_services.core.cluster.protocol import FIRST_PROTOCOL
 from bai_services.core.errors import BaiError
 from bai_services.core.installation.findings import (
     Finding,
@@ -244,6 +246,8 @@ def _node_report(
     findings = list(compare_status(agent.status, agent.last_heartbeat_at))
     if agent.status == AgentStatus.ALIVE:
         findings.append(compare_versions(agent.version, __version__))
+        old = compare_protocols(int(agent.facts.get("protocol", FIRST_PROTOCOL)))
+        findings += [] if old is None else [old]
         findings += [NO_REPORT] if result is None else result.findings
         if agent.engine == EngineName.DOCKER:
             findings.append(_endpoint(agent.endpoint, result, engines.get(agent.endpoint)))
