@@ -589,6 +589,8 @@ NOT_FROM_USERS = {
     "notifications.conditions.changes_of",
     "notifications.events.budget_warning",
     "notifications.events.folder_shared",
+    "notifications.events.reservation_decided",
+    "notifications.events.reservation_requested",
     "notifications.events.session_preempted",
     "notifications.session_events.event_of",
     "notifications.webhooks.payload",
