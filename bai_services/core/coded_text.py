@@ -348,6 +348,15 @@ class TextTemplate(Enum):
     NOTICE_ANNOUNCEMENT = "{title}"
     NOTICE_MAINTENANCE = "maintenance from {starts_at}: {reason}"
     NOTICE_MAINTENANCE_OF = "maintenance of {target} from {starts_at}: {reason}"
+    NOTICE_RESERVATION_REQUESTED = (
+        "{user} requests the reservation {name} for project {project} from {starts_at}"
+    )
+    NOTICE_RESERVATION_APPROVED = "{user} has approved the reservation {name} from {starts_at}"
+    NOTICE_RESERVATION_REJECTED = "{user} has rejected the reservation {name} from {starts_at}"
+    NOTICE_RESERVATION_CANCELLED = "{user} has cancelled the reservation {name} from {starts_at}"
+    NOTICE_RESERVATION_EXPIRED = (
+        "the reservation {name} from {starts_at} has expired, because it was not used in time"
+    )
     NOTICE_AGENT_LOST = "agent {name} has sent no heartbeat since {last_at}"
     NOTICE_DISK_FULL = "{name}: {percent}% of the disk is free"
     NOTICE_STORAGE_HOST = "storage host {name} cannot be reached: {message}"

@@ -612,6 +612,8 @@ NOT_FROM_USERS = {
     "notifications.events.approval_requested",
     "notifications.events.rollout_failed",
     "notifications.events.run_ended",
+    "notifications.events.reservation_decided",
+    "notifications.events.reservation_requested",
     "notifications.events.session_preempted",
     "notifications.events.session_stops",
     "notifications.session_events.event_of",

@@ -34,6 +34,10 @@ class EventName(StrEnum):
     BUDGET_WARNING = "budget-warning"
     ANNOUNCEMENT = "announcement"
     MAINTENANCE_PLANNED = "maintenance-planned"
+    # For the author of a reservation.
+    RESERVATION_DECIDED = "reservation-decided"
+    # For domain admins.
+    RESERVATION_REQUESTED = "reservation-requested"
     # For superadmins.
     AGENT_LOST = "agent-lost"
     DISK_FULL = "disk-full"
@@ -46,13 +50,15 @@ class EventType:
     """A kind of event. ``defaults``: the channels for users who have not chosen channels.
 
     ``is_urgent``: quiet hours and digests do not delay the event. ``is_for_administrators``: only
-    superadmins receive the event.
+    superadmins receive the event. ``is_for_domain_admins``: only domain admins, and the superadmins
+    in the domain, receive it.
     """
 
     name: EventName
     defaults: frozenset[Channel]
     is_urgent: bool = False
     is_for_administrators: bool = False
+    is_for_domain_admins: bool = False
 
 
 _WEB = frozenset({Channel.WEB})
@@ -78,6 +84,8 @@ EVENTS: Mapping[EventName, EventType] = {
         EventType(N.BUDGET_WARNING, _MAIL),
         EventType(N.ANNOUNCEMENT, _WEB),
         EventType(N.MAINTENANCE_PLANNED, _WEB),
+        EventType(N.RESERVATION_DECIDED, _MAIL),
+        EventType(N.RESERVATION_REQUESTED, _MAIL, is_for_domain_admins=True),
         EventType(N.AGENT_LOST, _MAIL, is_urgent=True, is_for_administrators=True),
         EventType(N.DISK_FULL, _MAIL, is_urgent=True, is_for_administrators=True),
         EventType(N.STORAGE_HOST_UNREACHABLE, _MAIL, is_urgent=True, is_for_administrators=True),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from ..accounts.roles import Role
 from ..coded_text import CodedText, TextTemplate
+from ..scheduling.reservation_states import ReservationState
 from .catalogue import EventName
 
 MAX_KEY_CHARS = 160
@@ -20,7 +23,8 @@ MAX_NOTIFICATIONS_PER_USER = 500
 class Audience:
     """The users who receive an event: at most one field is set; without a field, every active user.
 
-    ``role``: the active users with this role.
+    ``role``: the active users with this role. ``domain`` together with ``role``: the users of the
+    domain with this role, and the superadmins in the domain.
     """
 
     user_id: str | None = None
@@ -163,6 +167,46 @@ def budget_warning(
     audience = Audience(project_id=project_id)
     key = f"budget:{project_id}:{period}:{percent}"
     return Event(key, at, EventName.BUDGET_WARNING, audience, text, "statistics", domain)
+
+
+def reservation_requested(
+    reservation_id: str, at: datetime, domain: str, starts_at: datetime, **values: str
+) -> Event:
+    """Return the event that a reservation needs an approval.
+
+    ``values``: ``name`` of the reservation, ``project``, and ``user`` who requests it.
+    """
+    text = TextTemplate.NOTICE_RESERVATION_REQUESTED.text(starts_at=starts_at.isoformat(), **values)
+    audience = Audience(domain=domain, role=Role.ADMIN)
+    key = f"reservation:{reservation_id}:requested"
+    return Event(key, at, EventName.RESERVATION_REQUESTED, audience, text, "reservations", domain)
+
+
+_DECISIONS: Mapping[ReservationState, TextTemplate] = {
+    ReservationState.APPROVED: TextTemplate.NOTICE_RESERVATION_APPROVED,
+    ReservationState.REJECTED: TextTemplate.NOTICE_RESERVATION_REJECTED,
+    ReservationState.CANCELLED: TextTemplate.NOTICE_RESERVATION_CANCELLED,
+    ReservationState.EXPIRED: TextTemplate.NOTICE_RESERVATION_EXPIRED,
+}
+
+
+def reservation_decided(
+    reservation_id: str,
+    at: datetime,
+    author_id: str,
+    domain: str,
+    state: ReservationState,
+    starts_at: datetime,
+    **values: str,
+) -> Event:
+    """Return the event that a reservation was approved, rejected or cancelled, or has expired.
+
+    ``values``: ``name`` of the reservation, and ``user`` who has decided; not for an expiry.
+    """
+    text = _DECISIONS[state].text(starts_at=starts_at.isoformat(), **values)
+    audience = Audience(user_id=author_id)
+    key = f"reservation:{reservation_id}:{state}"
+    return Event(key, at, EventName.RESERVATION_DECIDED, audience, text, "reservations", domain)
 
 
 @dataclass(frozen=True, slots=True)

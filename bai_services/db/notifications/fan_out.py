@@ -184,6 +184,8 @@ async def _recipients(tx: AsyncConnection, event: StoredEvent) -> list[_Recipien
         rows = rows.where(users.c.id.in_(members))
     elif event.audience_domain is not None:
         rows = rows.where(users.c.domain == event.audience_domain)
+        if event.role is not None:
+            rows = rows.where(users.c.role.in_((event.role, Role.SUPERADMIN)))
     elif event.role is not None:
         rows = rows.where(users.c.role == event.role)
     return [_Recipient(row[0], settings_of(row[1:])) for row in await tx.execute(rows)]

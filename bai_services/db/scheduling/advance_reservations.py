@@ -13,6 +13,7 @@ from bai_services.core.accounts.roles import Owner, Role, Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, Conflict, NotFound
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.notifications.events import Event, reservation_decided
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.advance_reservations import (
     KEPT_AFTER_END,
@@ -32,6 +33,7 @@ from bai_services.core.sessions.lifecycle import OCCUPYING, Status
 from ..audit import record
 from ..database import Database
 from ..listing import Listing
+from ..notifications.events import raise_events
 from ..tables.accounts import domains, memberships, projects, users
 from ..tables.advance_reservations import advance_reservations
 from ..tables.cluster import resource_group_links, resource_groups
@@ -89,8 +91,10 @@ class AdvanceReservationStore:
         async with self._db.read() as tx:
             return await _find(tx, key, visible)
 
-    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> AdvanceReservation:
-        """Insert a reservation, and delete reservations that ended long ago.
+    async def create(
+        self, values: Mapping[str, Any], audit: AuditEntry, event: Event | None = None
+    ) -> AdvanceReservation:
+        """Insert a reservation, raise ``event``, and delete reservations that ended long ago.
 
         ``values`` are the columns without ``agents``, which this method chooses.
 
@@ -127,12 +131,21 @@ class AdvanceReservationStore:
                 sa.insert(advance_reservations).values(**{**values, "agents": list(agents)})
             )
             await record(tx, audit)
+            await _raise(tx, event)
             return (await _find(tx, values["id"], Visibility()))[0]
 
     async def decide(
-        self, key: str, state: ReservationState, by: str, at: datetime, audit: AuditEntry
+        self,
+        key: str,
+        state: ReservationState,
+        by: str,
+        at: datetime,
+        audit: AuditEntry,
+        event: Event | None = None,
     ) -> AdvanceReservation:
-        """Approve, reject or cancel an open reservation; an approval chooses the agents again.
+        """Approve, reject or cancel an open reservation, and raise ``event``.
+
+        An approval chooses the agents again.
 
         Raises
         ------
@@ -164,6 +177,7 @@ class AdvanceReservationStore:
                 sa.update(advance_reservations).where(_r.id == found.id).values(**changes)
             )
             await record(tx, audit)
+            await _raise(tx, event)
             return (await _find(tx, found.id, Visibility()))[0]
 
     async def note_use(self, now: datetime) -> list[str]:
@@ -177,7 +191,9 @@ class AdvanceReservationStore:
         async with self._db.write() as tx:
             rows = (
                 await tx.execute(
-                    sa.select(advance_reservations).where(
+                    sa.select(advance_reservations, projects.c.domain)
+                    .join_from(advance_reservations, projects, _r.project_id == projects.c.id)
+                    .where(
                         _r.state == ReservationState.APPROVED,
                         _r.starts_at <= now,
                         _r.ends_at > now,
@@ -194,6 +210,7 @@ class AdvanceReservationStore:
                 ) and not await _is_awaited(tx, row):
                     changes = {"state": ReservationState.EXPIRED}
                     expired.append(row.name)
+                    await _raise(tx, _expiry(row, now))
                 else:
                     continue
                 await tx.execute(
@@ -391,6 +408,20 @@ def _total(new: ResourceSlots, rows: Iterable[Any]) -> ResourceSlots:
 
 def _times(slots: ResourceSlots, count: int) -> ResourceSlots:
     return ResourceSlots({slot: amount * count for slot, amount in slots.items()})
+
+
+async def _raise(tx: AsyncConnection, event: Event | None) -> None:
+    if event is not None:
+        await raise_events(tx, [event])
+
+
+def _expiry(row: Any, now: datetime) -> Event | None:
+    if not row.author_id:
+        return None
+    expired = ReservationState.EXPIRED
+    return reservation_decided(
+        row.id, now, row.author_id, row.domain, expired, row.starts_at, name=row.name
+    )
 
 
 async def _is_used(tx: AsyncConnection, row: Any) -> bool:

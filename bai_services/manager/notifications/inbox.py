@@ -9,7 +9,7 @@ from typing import Any
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import ListQuery, Page, page_of
-from bai_services.core.notifications.catalogue import EVENTS
+from bai_services.core.notifications.catalogue import EVENTS, EventType
 from bai_services.core.notifications.records import (
     Notification,
     NotificationEvent,
@@ -58,7 +58,7 @@ class Inbox:
                 channels=sorted(settings.channels_of(event)),
             )
             for event in EVENTS.values()
-            if not event.is_for_administrators or caller.role is Role.SUPERADMIN
+            if _may_receive(caller, event)
         ]
         return page_of(items, query, _EVENT_FIELDS)
 
@@ -109,3 +109,10 @@ class Inbox:
 def _user_id(caller: Caller, action: str) -> str:
     authorizer.require(caller, action)
     return caller.user_id or ""
+
+
+def _may_receive(caller: Caller, event: EventType) -> bool:
+    """Return whether an event can concern a user with the role of the caller."""
+    if event.is_for_administrators:
+        return caller.role is Role.SUPERADMIN
+    return not event.is_for_domain_admins or caller.role in (Role.ADMIN, Role.SUPERADMIN)

@@ -12,6 +12,11 @@ from bai_services.core.cluster.devices import check_exclusive
 from bai_services.core.errors import Forbidden, InvalidRequest
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
+from bai_services.core.notifications.events import (
+    Event,
+    reservation_decided,
+    reservation_requested,
+)
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.advance_reservations import (
     DEFAULT_GRACE_SECONDS,
@@ -119,7 +124,16 @@ class AdvanceReservations:
             project=project.name,
             state=str(values["state"]),
         )
-        created = await self._store.create(values, entry)
+        requested = reservation_requested(
+            values["id"],
+            now,
+            project.domain,
+            values["starts_at"],
+            name=values["name"],
+            project=project.name,
+            user=caller.username,
+        )
+        created = await self._store.create(values, entry, None if is_approved else requested)
         self._capacity_changed()
         return created
 
@@ -157,9 +171,20 @@ class AdvanceReservations:
             name=found.name,
             project=found.project,
         )
-        decided = await self._store.decide(
-            found.id, state, caller.username or str(caller.role), self._clock(), entry
-        )
+        now, by = self._clock(), caller.username or str(caller.role)
+        event: Event | None = None
+        if author is not None and author.id != caller.user_id:
+            event = reservation_decided(
+                found.id,
+                now,
+                author.id,
+                found.domain,
+                state,
+                found.starts_at,
+                name=found.name,
+                user=by,
+            )
+        decided = await self._store.decide(found.id, state, by, now, entry, event)
         self._capacity_changed()
         return decided
 

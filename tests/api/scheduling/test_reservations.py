@@ -148,6 +148,7 @@ async def test_unused_reservation_expires_after_its_grace(api: Api, clock: Movab
     assert states == {"course": "expired", "later": "approved"}
 
 
+@pytest.mark.both_databases
 async def test_reservation_does_not_expire_while_a_session_waits_for_it(
     api: Api, clock: MovableClock
 ) -> None:
@@ -169,6 +170,38 @@ async def test_reservation_does_not_expire_while_a_session_waits_for_it(
     await manager.reservations.step()
     (found,) = (await admin.get("/reservations"))["items"]
     assert found["state"] == "expired"
+
+
+async def notices(api: Api, username: str) -> list[str]:
+    """Return the texts of a user's notifications about reservations, the earliest first."""
+    await api.world.manager.notifications.outbox.step()
+    client = await api.client(username)
+    items = (await client.get("/notifications", sort="created_at"))["items"]
+    return [item["text"] for item in items if item["event"].startswith("reservation-")]
+
+
+async def test_approvers_and_authors_are_notified(api: Api, clock: MovableClock) -> None:
+    user, admin = await api.client("user"), await api.client("domain-admin")
+    await FakeAgent(api.agent, "a1").beat()
+    body = spec(clock, -0.1, resources={"cpu": 1}, grace_seconds=600)
+    start = datetime.fromisoformat(body["starts_at"]).isoformat()
+    made = await user.post("/reservations", body)
+    requested = f"user requests the reservation course for project default from {start}"
+    for name in ("domain-admin", "admin"):
+        assert await notices(api, name) == [requested]
+    for name in ("user2", "acme-user", "monitor"):
+        assert await notices(api, name) == []
+    await admin.patch(f"/reservations/{made['id']}", {"state": "approved"})
+    approved = f"domain-admin has approved the reservation course from {start}"
+    assert await notices(api, "user") == [approved]
+    clock.advance(minutes=20)
+    await api.world.manager.reservations.step()
+    expired = f"the reservation course from {start} has expired, because it was not used in time"
+    assert await notices(api, "user") == [approved, expired]
+    # Nobody is notified of what they have done.
+    own = await admin.post("/reservations", spec(clock, resources={"cpu": 1}))
+    await admin.patch(f"/reservations/{own['id']}", {"state": "cancelled"})
+    assert await notices(api, "domain-admin") == [requested]
 
 
 async def test_invalid_reservations_are_refused(api: Api, clock: MovableClock) -> None:

@@ -30,6 +30,8 @@ const EVENTS: Record<NotificationEvent['name'], true> = {
   'budget-warning': true,
   announcement: true,
   'maintenance-planned': true,
+  'reservation-decided': true,
+  'reservation-requested': true,
   'agent-lost': true,
   'disk-full': true,
   'storage-host-unreachable': true,

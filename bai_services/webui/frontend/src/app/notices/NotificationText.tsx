@@ -58,6 +58,7 @@ export function NotificationText({ item, onUse }: NotificationTextProps) {
     case 'data':
     case 'agents':
     case 'storage':
+    case 'reservations':
     case 'statistics':
       return (
         <Link to={`/${page}`} onClick={onClick}>
