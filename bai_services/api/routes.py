@@ -43,6 +43,7 @@ from .operations import announcements, component_settings, configuration, mainte
 from .pipelines import pipelines
 from .pipelines import runs as pipeline_runs
 from .pipelines import schedules as pipeline_schedules
+from .pipelines import templates as pipeline_templates
 from .pipelines import triggers as pipeline_triggers
 from .scheduling import counter_audit, preemptions, reservations
 from .serving import chats, endpoints, gateways
@@ -132,5 +133,6 @@ ROUTES: list[Route] = [
     *pipeline_runs.ROUTES,
     *pipeline_schedules.ROUTES,
     *pipeline_triggers.ROUTES,
+    *pipeline_templates.ROUTES,
     *folder_imports.ROUTES,
 ]

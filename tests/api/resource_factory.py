@@ -144,6 +144,11 @@ class ResourceFactory:
         body = {"pipeline": await self.pipeline(), "name": "nightly", "start": "daily 02:00"}
         return str((await self._user.post("/pipeline-schedules", body))["id"])
 
+    async def pipeline_template(self) -> str:
+        tasks = "tasks: [{name: check, kind: approval}]"
+        text = f"version: 1\nname: {await self.fresh()}\n{tasks}"
+        return str((await self._user.post("/pipeline-templates", {"definition": text}))["id"])
+
     async def pipeline_trigger(self) -> str:
         body = {"pipeline": await self.pipeline(), "name": "push"}
         return str((await self._user.post("/pipeline-triggers", body))["id"])

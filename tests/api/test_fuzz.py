@@ -92,6 +92,7 @@ CREATORS = {
     "pipeline-runs": "pipeline_run",
     "pipeline-schedules": "pipeline_schedule",
     "pipeline-triggers": "pipeline_trigger",
+    "pipeline-templates": "pipeline_template",
     "folder-imports": "folder_import",
 }
 

@@ -851,6 +851,19 @@ TABLE = [
         {"is_paused": True},
     ),
     Row("DELETE /pipeline-schedules/{pipeline_schedule}", "ok ok 404 ok 404 404 404 403 403"),
+    Row("GET /pipeline-templates", "ok ok ok ok ok ok ok 403 403"),
+    Row(
+        "POST /pipeline-templates",
+        "ok ok ok ok ok ok 403 403 403",
+        {"definition": "version: 1\nname: {fresh}\ntasks: [{'name': check, 'kind': approval}]"},
+    ),
+    Row("GET /pipeline-templates/{pipeline_template}", "ok ok 404 ok 404 404 404 403 403"),
+    Row("DELETE /pipeline-templates/{pipeline_template}", "ok ok 404 ok 404 404 404 403 403"),
+    Row(
+        "POST /pipeline-conversions",
+        "ok ok ok ok ok ok 403 403 403",
+        {"text": "version: 1\nname: a\ntasks: [{'name': check, 'kind': approval}]"},
+    ),
     Row("GET /pipeline-triggers", "ok ok ok ok ok ok ok 403 403"),
     Row(
         "POST /pipeline-triggers",

@@ -77,6 +77,13 @@ async def test_pipeline_of_elyra_is_converted(bai: Bai, api: Api, tmp_path: Path
     result.write_text(converted.stdout)
     made = await bai("pipeline", "create", result, "--json", by="user")
     assert (made.document["name"], made.document["tasks"]) == ("fit-models", 1)
+    back = await bai("pipeline", "export", "fit-models", "--format", "elyra", by="user")
+    assert json.loads(back.stdout)["pipelines"][0]["nodes"][0]["op"] == "execute-python-node"
+    file.write_text("name: Two\ntasks: [{name: a, command: x}, {name: b, command: y}]\n")
+    imported = await bai("pipeline", "import", file, "--json", by="user")
+    assert (imported.document["name"], imported.document["tasks"]) == ("two", 2)
+    track = await bai("pipeline", "convert", result, "--to", "fasttrack")
+    assert "type: custom" in track.stdout
     file.write_text("{}")
     assert "not a pipeline of Elyra" in (await bai("pipeline", "convert", file)).stderr
 
@@ -159,3 +166,20 @@ async def test_watch_shows_sub_pipelines_and_cached_tasks(
     # Other columns may need several lines.
     assert [task for task in cells if task] == [" first", " sub", "   check", "   done"]
     assert watched.stderr.count("cached") == 1
+
+
+async def test_pipeline_is_created_from_a_template(bai: Bai, api: Api, tmp_path: Path) -> None:
+    await api.world.manager.folders.start()
+    assert "compare-models" in (await bai("pipeline", "template", "list", by="user")).stdout
+    made = await bai("pipeline", "create", "--template", "compare-models", "--json", by="user")
+    assert made.document["name"] == "compare-models"
+    file = tmp_path / "asks.yaml"
+    file.write_text(DEFINITION)
+    both = await bai("pipeline", "create", file, "--template", "x", by="user")
+    assert "either a file or --template" in both.stderr
+    assert (await bai("pipeline", "template", "save", file, by="user")).code == 0
+    shown = await bai("pipeline", "template", "show", "asks", by="user")
+    assert shown.stdout.strip() == DEFINITION.strip()
+    assert (await bai("pipeline", "template", "delete", "asks", by="user")).code == 0
+    gone = await bai("pipeline", "template", "show", "asks", by="user")
+    assert "no template 'asks'" in gone.stderr

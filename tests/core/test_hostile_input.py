@@ -56,6 +56,7 @@ from bai_services.core.installation import findings
 from bai_services.core.models import cards, imports
 from bai_services.core.notifications import timing
 from bai_services.core.operations.configuration import CHANGEABLE
+from bai_services.core.pipelines import conversion, fasttrack, foreign
 from bai_services.core.pipelines import elyra as pipeline_elyra
 from bai_services.core.pipelines import parameters as pipeline_parameters
 from bai_services.core.pipelines import parsing as pipeline_parsing
@@ -460,6 +461,32 @@ PARSERS: dict[str, list[Parser]] = {
             f"version: 1\nname: a\nparameters:\n- name: b\n  type: list\n  default: {t}"
         ),
     ],
+    "pipelines.fasttrack.convert_fasttrack": [
+        lambda t: fasttrack.convert_fasttrack(t, "a"),
+        lambda t: fasttrack.convert_fasttrack(f"name: {t}\ntasks: [{{name: a}}]", t),
+        lambda t: fasttrack.convert_fasttrack(f"tasks:\n- name: a\n  command: {t}", "a"),
+        lambda t: fasttrack.convert_fasttrack(f"tasks:\n- name: {t}\n  resources: {t}", "a"),
+        lambda t: fasttrack.convert_fasttrack(f"tasks:\n- name: a\n  mounts: [{t}]", "a"),
+        lambda t: fasttrack.convert_fasttrack(f"environment: {{envs: {{A: {t}}}}}", "a"),
+    ],
+    "pipelines.conversion.format_of": [conversion.format_of],
+    "pipelines.conversion.convert": [
+        *(lambda t, f=target: conversion.convert(t, t, f) for target in conversion.Format),
+        *(
+            lambda t, f=target: conversion.convert(f"{PIPELINE}  command: {t}", "a", f)
+            for target in conversion.Format
+        ),
+        lambda t: conversion.convert(
+            f"{PIPELINE}  command: python /pipeline/{t}", "a", conversion.Format.ELYRA
+        ),
+        lambda t: conversion.convert(
+            f"{PIPELINE}  command: python /pipeline/a.py\n  resources: {{mem: {t}, cpu: {t}}}",
+            "a",
+            conversion.Format.ELYRA,
+        ),
+    ],
+    "pipelines.foreign.slug_of": [foreign.slug_of],
+    "pipelines.foreign.unique_names": [lambda t: foreign.unique_names([t, t])],
     "pipelines.elyra.convert_elyra": [
         lambda t: pipeline_elyra.convert_elyra(t, t),
         lambda t: pipeline_elyra.convert_elyra(ELYRA.replace("FILE", json.dumps(t)[1:-1]), t),
@@ -533,7 +560,10 @@ NOT_FROM_USERS = {
     "pipelines.requests.run_directory",
     "pipelines.requests.session_request",
     "pipelines.results.artifact_paths",
+    "pipelines.foreign.cannot",
+    "pipelines.foreign.require_known",
     "pipelines.settings.merged",
+    "pipelines.writing.yaml_of",
     "pipelines.subpipelines.nested",
     "pipelines.subpipelines.expanded",
     "pipelines.notices.is_of_run",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from rich.live import Live
@@ -13,13 +13,15 @@ from rich.table import Table
 
 from bai_services.client import Client
 from bai_services.core.errors import Conflict, InvalidRequest, NotFound
-from bai_services.core.pipelines.elyra import convert_elyra
+from bai_services.core.pipelines.conversion import Format
+from bai_services.core.pipelines.conversion import convert as convert_pipeline
 from bai_services.core.pipelines.parsing import MAX_BYTES
 from bai_services.core.pipelines.states import RUN_ENDED, TaskStatus
 from bai_services.core.pipelines.subpipelines import nested
 
 from .. import output
 from ..command import (
+    Choice,
     Connection,
     command_group,
     connected,
@@ -32,6 +34,7 @@ from ..command import (
 )
 from ..sessions.live_output import follow_log
 from .schedules import schedule
+from .templates import template
 from .triggers import trigger
 
 _COLUMNS = ("name", "tasks", "version", "project", "last_run_status", "last_run_at", "id")
@@ -40,6 +43,7 @@ _RUN_COLUMNS = (
 )  # fmt: skip
 _TASK_COLUMNS = ("task", "item", "status", "attempt", "needs", "started_at", "ended_at", "message")
 _ARTIFACT_COLUMNS = ("task", "path", "type", "size", "modified_at")
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 _POLL_SECONDS = 1.0
 MAX_COMPARED = 50
 _COLOURS = {
@@ -58,6 +62,16 @@ _file_argument = click.argument(
 )
 
 
+def _format_option(name: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        name,
+        "target",
+        type=Choice([each.value for each in Format]),
+        default=Format.BAI.value,
+        help="Format: bai (the default), elyra or fasttrack.",
+    )
+
+
 @command_group()
 def pipeline() -> None:
     """Define and run pipelines: tasks that depend on each other.
@@ -69,10 +83,18 @@ def pipeline() -> None:
 
 pipeline.add_command(schedule)
 pipeline.add_command(trigger)
+pipeline.add_command(template)
 
 
-@pipeline.command(epilog=example("bai pipeline create train.yaml"))
-@_file_argument
+@pipeline.command(
+    epilog=example(
+        "bai pipeline create train.yaml", "bai pipeline create --template compare-models"
+    )
+)
+@click.argument(
+    "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False
+)
+@click.option("--template", metavar="NAME", help="Use this template instead of a file.")
 @click.option("--project", metavar="NAME", help="Project in which the tasks run.")
 @click.option(
     "--project-owned", is_flag=True, help="The pipeline belongs to the project; members may run it."
@@ -82,15 +104,22 @@ pipeline.add_command(trigger)
 @connected
 async def create(
     connection: Connection,
-    file: Path,
+    file: Path | None,
     *,
+    template: str | None,
     project: str | None,
     project_owned: bool,
     replace: bool,
     as_json: bool,
 ) -> None:
-    """Create a pipeline from a YAML file."""
-    text = _read(file)
+    """Create a pipeline from a YAML file, or from a template (`bai pipeline template list`)."""
+    if (file is None) == (template is None):
+        raise click.UsageError("give either a file or --template")
+    if file is not None:
+        text = _read(file)
+    else:
+        found = await connection.client.get(f"/pipeline-templates/{segment(template or '')}")
+        text = found["definition"]
     body: dict[str, Any] = {"definition": text} | ({"project": project} if project else {})
     if project_owned:
         body["is_project_owned"] = True
@@ -106,20 +135,39 @@ async def create(
     output.print_done(text, made, as_json=as_json)
 
 
-@pipeline.command(epilog=example("bai pipeline convert train.pipeline > train.yaml"))
+@pipeline.command(
+    epilog=example(
+        "bai pipeline convert train.pipeline > train.yaml",
+        "bai pipeline convert train.yaml --to elyra > train.pipeline",
+    )
+)
 @_file_argument
+@_format_option("--to")
 @json_option
-def convert(file: Path, *, as_json: bool) -> None:
-    """Print a pipeline of Elyra (`*.pipeline`) as YAML for `bai pipeline create`.
+def convert(file: Path, *, target: str, as_json: bool) -> None:
+    """Print a pipeline of Elyra (`*.pipeline`) or FastTrack as YAML for `bai pipeline create`, or a
+    pipeline in one of these formats.
 
-    Notebooks, Python and R scripts are converted. Copy them and the files that they need into the
-    folder of the pipeline.
+    From Elyra, notebooks, Python and R scripts are converted. Copy them and the files that they
+    need into the folder of the pipeline.
     """
-    text = convert_elyra(_read(file), file.stem)
-    if as_json:
-        output.print_json({"definition": text})
-    else:
-        output.print_log(text)
+    _print_definition(convert_pipeline(_read(file), file.stem, Format(target)), as_json=as_json)
+
+
+@pipeline.command("import", epilog=example("bai pipeline import train.pipeline"))
+@_file_argument
+@click.option("--project", metavar="NAME", help="Project in which the tasks run.")
+@json_option
+@connected
+async def import_(
+    connection: Connection, file: Path, *, project: str | None, as_json: bool
+) -> None:
+    """Create a pipeline from a file of Elyra (`*.pipeline`) or FastTrack."""
+    text = convert_pipeline(_read(file), file.stem, Format.BAI)
+    body = {"definition": text} | ({"project": project} if project else {})
+    made = await connection.client.post("/pipelines", body)
+    done = f"pipeline {made['name']} created with {made['tasks']} tasks"
+    output.print_done(done, made, as_json=as_json)
 
 
 @pipeline.command(epilog=example("bai pipeline validate train.yaml"))
@@ -167,18 +215,24 @@ async def info(connection: Connection, name: str, *, as_json: bool) -> None:
     output.print_fields(found, as_json=as_json)
 
 
-@pipeline.command(epilog=example("bai pipeline export train > train.yaml"))
+@pipeline.command(
+    epilog=example(
+        "bai pipeline export train > train.yaml",
+        "bai pipeline export train --format elyra > train.pipeline",
+    )
+)
 @click.argument("name")
 @click.option("--run", "is_run", is_flag=True, help="NAME is the id of a run: print its pipeline.")
+@_format_option("--format")
 @json_option
 @connected
-async def export(connection: Connection, name: str, *, is_run: bool, as_json: bool) -> None:
-    """Print the YAML of a pipeline, or of a run."""
+async def export(
+    connection: Connection, name: str, *, is_run: bool, target: str, as_json: bool
+) -> None:
+    """Print the definition of a pipeline, or of a run."""
     found = await connection.client.get(_run_path(name) if is_run else _path(name))
-    if as_json:
-        output.print_json({"definition": found["definition"]})
-    else:
-        output.print_log(found["definition"])
+    text = convert_pipeline(found["definition"], name, Format(target))
+    _print_definition(text, as_json=as_json)
 
 
 @pipeline.command(epilog=example("bai pipeline delete train"))
@@ -411,6 +465,13 @@ async def _checked(client: Client, text: str) -> dict[str, Any]:
     if not check["is_valid"]:
         raise InvalidRequest(check["problem"], field="definition", line=check["line"])
     return dict(check)
+
+
+def _print_definition(text: str, *, as_json: bool) -> None:
+    if as_json:
+        output.print_json({"definition": text})
+    else:
+        output.print_log(text)
 
 
 def _read(file: Path) -> str:

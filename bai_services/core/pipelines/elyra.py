@@ -7,19 +7,23 @@ their dependencies, must be in the folder of the pipeline, with the paths of the
 from __future__ import annotations
 
 import json
+import math
 import posixpath
-import re
 import shlex
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 from ..errors import InvalidRequest
 from ..folders.mounts import check_subpath
+from ..resources import CPU, MEM, parse_amount, slot_type
 from ..user_input import shown
 from .definition import MAX_TASKS, Parameter, ParameterType, PipelineDefinition, Task, TaskKind
+from .foreign import cannot, require_known, slug_of, unique_names
 from .parsing import MAX_BYTES, parse_pipeline
 from .requests import MOUNT_PATH
+from .settings import merged
 from .writing import write_pipeline
 
 _NOTEBOOK = "execute-notebook-node"
@@ -31,7 +35,9 @@ _TYPES = {
     "Bool": ParameterType.BOOLEAN,
     "List": ParameterType.LIST,
 }
-_MAX_NAME = 40
+_NAMESPACE = uuid.UUID("5a3f6f2c-9b55-4e0d-8f0a-0d1f6c3a7e21")
+# Fields of tasks and settings that Elyra has.
+_KNOWN = ("outputs", "image", "environ", "resources")
 _GPU_SLOTS = {"nvidia.com/gpu": "cuda.device", "amd.com/gpu": "rocm.device"}
 
 
@@ -72,7 +78,7 @@ def _definition(primary: Mapping[str, Any], name: str) -> PipelineDefinition:
         raise _problem(f"the pipeline has more than {MAX_TASKS} nodes")
     names = _names(nodes)
     return PipelineDefinition(
-        name=_slug(str(app_data.get("name") or properties.get("name") or name)),
+        name=slug_of(str(app_data.get("name") or properties.get("name") or name)),
         description=str(properties.get("description") or ""),
         parameters=tuple(_parameters(properties.get("pipeline_parameters") or [])),
         settings=_settings(defaults),
@@ -80,27 +86,16 @@ def _definition(primary: Mapping[str, Any], name: str) -> PipelineDefinition:
     )
 
 
-def _slug(name: str) -> str:
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower())[:_MAX_NAME].strip("-")
-    return slug or "pipeline"
-
-
 def _names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the names of the tasks by the ids of their nodes: the labels, with numbers if two are
     the same.
     """
-    names: dict[str, str] = {}
-    used: set[str] = set()
+    labels = []
     for node in nodes:
         path = PurePosixPath(str(_component(node).get("filename") or ""))
         label = (node.get("app_data") or {}).get("label") or _component(node).get("label")
-        base = _slug(str(label or path.stem).removesuffix(path.suffix))
-        name, number = base, 2
-        while name in used:
-            name, number = f"{base[: _MAX_NAME - 5]}-{number}", number + 1
-        used.add(name)
-        names[node["id"]] = name
-    return names
+        labels.append(str(label or path.stem).removesuffix(path.suffix))
+    return dict(zip([node["id"] for node in nodes], unique_names(labels), strict=True))
 
 
 def _component(node: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -195,3 +190,152 @@ def _variables(found: Sequence[Any]) -> Iterator[tuple[str, str]]:
             yield name, value
         else:
             yield str(each["env_var"]), str(each.get("value") or "")
+
+
+def write_elyra(definition: PipelineDefinition) -> str:
+    """Return the text of an Elyra file for a definition.
+
+    Memory is rounded up to whole gigabytes.
+
+    Raises
+    ------
+    InvalidRequest
+        If a task runs no notebook, Python or R script of the folder, or has features that Elyra
+        does not have.
+    """
+    require_known("Elyra", definition, _KNOWN, [TaskKind.COMMAND, TaskKind.NOTEBOOK])
+    ids = {task.name: _id(definition.name, task.name) for task in definition.tasks}
+    properties: dict[str, Any] = {"name": definition.name, "runtime": "Generic"}
+    if definition.description:
+        properties["description"] = definition.description
+    properties["pipeline_parameters"] = [_written_parameter(each) for each in definition.parameters]
+    shared = {
+        name: definition.settings[name]
+        for name in ("image", "environ")
+        if name in definition.settings
+    }
+    properties["pipeline_defaults"] = _written_settings(shared)
+    pipeline_id = _id(definition.name, "")
+    pipeline = {
+        "id": pipeline_id,
+        "nodes": [
+            _written_node(definition, task, ids, position)
+            for position, task in enumerate(definition.tasks)
+        ],
+        "app_data": {"properties": properties, "version": 8, "ui_data": {"comments": []}},
+        "runtime_ref": "",
+    }
+    document = {
+        "doc_type": "pipeline",
+        "version": "3.0",
+        "json_schema": "http://api.dataplatform.ibm.com/schemas/common-pipeline/pipeline-flow/"
+        "pipeline-flow-v3-schema.json",
+        "id": _id(definition.name, "document"),
+        "primary_pipeline": pipeline_id,
+        "pipelines": [pipeline],
+        "schemas": [],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _id(pipeline: str, name: str) -> str:
+    return str(uuid.uuid5(_NAMESPACE, f"{pipeline}/{name}"))
+
+
+def _written_parameter(parameter: Parameter) -> dict[str, Any]:
+    types = {kind: name for name, kind in _TYPES.items()}
+    value = parameter.default
+    default = {"type": types[parameter.type], "value": "" if value is None else value}
+    return {
+        "name": parameter.name,
+        "description": parameter.description,
+        "default_value": default,
+        "required": value is None,
+    }
+
+
+def _written_node(
+    definition: PipelineDefinition, task: Task, ids: Mapping[str, str], position: int
+) -> dict[str, Any]:
+    op, path, dependencies = _program(task)
+    directory = posixpath.dirname(path)
+    # Elyra has no defaults for resources.
+    inherited = {"resources": definition.settings.get("resources", {})}
+    settings = merged(inherited, task.settings)
+    component = {
+        "filename": path,
+        "dependencies": [posixpath.relpath(each, directory or ".") for each in dependencies],
+        "outputs": list(task.outputs),
+        "include_subdirectories": False,
+        **_written_settings(settings),
+    }
+    links = [
+        {"id": _id(task.name, need), "node_id_ref": ids[need], "port_id_ref": "outPort"}
+        for need in task.needs
+    ]
+    return {
+        "id": ids[task.name],
+        "type": "execution_node",
+        "op": op,
+        "app_data": {
+            "component_parameters": component,
+            "label": task.name,
+            "ui_data": {"x_pos": 240 * (position % 4 + 1), "y_pos": 120 * (position // 4 + 1)},
+        },
+        "inputs": [{"id": "inPort", "links": links}],
+        "outputs": [{"id": "outPort"}],
+    }
+
+
+def _program(task: Task) -> tuple[str, str, list[str]]:
+    """Return the kind of the node of a task, its file, and the files that it copies."""
+    if task.kind is TaskKind.NOTEBOOK:
+        return _NOTEBOOK, task.notebook, []
+    ops = {name: op for op, name in _PROGRAMS.items()} | {"papermill": _NOTEBOOK}
+    *copies, last = task.command.strip().splitlines()
+    try:
+        sources = [_copied(shlex.split(line)) for line in copies]
+        match shlex.split(last):
+            case [name, file, *rest] if name in ops and not (rest and name != "papermill"):
+                found = ops[name], _in_folder(file), sources
+            case _:
+                raise ValueError
+    except ValueError:
+        raise cannot(
+            "Elyra", f"command, as that of task {task.name}; write it as a script"
+        ) from None
+    return found
+
+
+def _copied(words: Sequence[str]) -> str:
+    match words:
+        case ["cp", "-r", source, "."]:
+            return _in_folder(source)
+    raise ValueError
+
+
+def _in_folder(path: str) -> str:
+    if not path.startswith(f"{MOUNT_PATH}/"):
+        raise ValueError
+    return path.removeprefix(f"{MOUNT_PATH}/")
+
+
+def _written_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    written: dict[str, Any] = {}
+    if "image" in settings:
+        written["runtime_image"] = settings["image"]
+    written["env_vars"] = [
+        {"env_var": name, "value": value} for name, value in settings.get("environ", {}).items()
+    ]
+    vendors = {slot: vendor for vendor, slot in _GPU_SLOTS.items()}
+    for slot, amount in settings.get("resources", {}).items():
+        if slot == MEM:
+            written["memory"] = math.ceil(parse_amount(slot, amount) / 2**30)
+        elif slot == CPU:
+            cores = parse_amount(slot, amount) / slot_type(slot).unit
+            written["cpu"] = int(cores) if cores.is_integer() else cores
+        elif slot in vendors:
+            written |= {"gpu": parse_amount(slot, amount), "gpu_vendor": vendors[slot]}
+        else:
+            raise cannot("Elyra", f"resource {shown(slot)}")
+    return written

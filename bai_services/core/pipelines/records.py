@@ -15,6 +15,7 @@ from .triggers import RunResult, TriggerKind
 
 # Maximum number of pipelines of a user or a project.
 MAX_PIPELINES_PER_SCOPE = 200
+MAX_TEMPLATES_PER_SCOPE = 50
 # Maximum number of stored versions of a definition, and of versions per page; each may have 1 MiB.
 MAX_VERSIONS = 100
 MAX_VERSIONS_PER_PAGE = 10
@@ -188,6 +189,35 @@ class PipelineSchema:
     """The JSON schema of definitions."""
 
     json_schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineTemplate:
+    """A definition from which users create pipelines; ``definition`` is "" in lists.
+
+    A built-in template has no owner and no project. One without an owner belongs to its project.
+    """
+
+    id: str
+    created_at: datetime | None
+    name: str
+    description: str
+    is_builtin: bool
+    domain: str | None
+    project: str | None
+    project_id: str | None
+    owner: str | None
+    owner_id: str | None
+    can_delete: bool
+    tasks: int
+    definition: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertedPipeline:
+    """A pipeline in the requested format."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,11 @@ def write_pipeline(definition: PipelineDefinition) -> str:
     if definition.settings:
         document["defaults"] = _settings(definition.settings)
     document["tasks"] = [_task(task) for task in definition.tasks]
+    return yaml_of(document)
+
+
+def yaml_of(document: Mapping[str, Any]) -> str:
+    """Return a document as YAML that is easy to read."""
     return yaml.dump(
         document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False
     )

@@ -45,6 +45,7 @@ from ..tables.operations import (
 from ..tables.pipelines import (
     pipeline_runs,
     pipeline_schedules,
+    pipeline_templates,
     pipeline_triggers,
     pipelines,
 )
@@ -81,6 +82,7 @@ _OWNED = (
     pipeline_runs.c.owner_id,
     pipeline_schedules.c.owner_id,
     pipeline_triggers.c.owner_id,
+    pipeline_templates.c.owner_id,
     endpoint_tokens.c.user_id,
     chats.c.user_id,
     endpoint_trials.c.owner_id,

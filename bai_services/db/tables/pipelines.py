@@ -174,3 +174,22 @@ pipeline_trigger_files = sa.Table(
     sa.Column("run_id", sa.String(64)),
     sa.Column("is_fired", sa.Boolean, nullable=False),
 )
+
+pipeline_templates = sa.Table(
+    "pipeline_templates",
+    metadata,
+    identity(),
+    created_at(),
+    # user:ID or project:ID.
+    sa.Column("scope", sa.String(80), nullable=False),
+    # NULL: the template belongs to its project.
+    sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE")),
+    sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("description", sa.Text, nullable=False),
+    sa.Column("definition", sa.Text, nullable=False),
+    sa.Column("tasks", sa.Integer, nullable=False),
+    sa.UniqueConstraint("scope", "name"),
+    sa.Index("ix_pipeline_templates_owner_id", "owner_id"),
+    sa.Index("ix_pipeline_templates_project_id", "project_id"),
+)

@@ -13,6 +13,7 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.folders.vfolders import UsageMode
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.pipelines.conversion import Format, convert
 from bai_services.core.pipelines.definition import (
     Parameter,
     PipelineDefinition,
@@ -21,6 +22,7 @@ from bai_services.core.pipelines.definition import (
 from bai_services.core.pipelines.parsing import parse_pipeline
 from bai_services.core.pipelines.records import (
     MAX_VERSIONS_PER_PAGE,
+    ConvertedPipeline,
     Pipeline,
     PipelineCheck,
     PipelineParameter,
@@ -44,8 +46,8 @@ _ID_CHARACTERS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Ownership:
-    """Columns of the owner of a pipeline; without ``owner_id``, the project owns it."""
+class Ownership:
+    """Columns of the owner of a pipeline or template; without ``owner_id``, the project owns it."""
 
     scope: str
     owner_id: str | None
@@ -97,7 +99,7 @@ class Pipelines:
         """Return the problem of a definition with its line, or its tasks; nothing is stored."""
         authorizer.require(caller, "pipeline.write")
         try:
-            parsed = await self._parse(definition)
+            parsed = await self.parse(definition)
         except InvalidRequest as error:
             return PipelineCheck(
                 is_valid=False,
@@ -137,8 +139,8 @@ class Pipelines:
             If the caller may not create pipelines of the project.
         """
         authorizer.require(caller, "pipeline.write")
-        definition = await self._parse(spec["definition"])
-        ownership = await self._ownership(caller, spec)
+        definition = await self.parse(spec["definition"])
+        ownership = await self.ownership(caller, spec)
         pipeline_id, now = str(uuid.uuid4()), self._clock()
         values = {
             "id": pipeline_id,
@@ -185,7 +187,7 @@ class Pipelines:
         """
         row = await self.find(caller, key)
         require(caller, "write", row)
-        definition = await self._parse(changes["definition"])
+        definition = await self.parse(changes["definition"])
         values = self._values(caller, changes["definition"], definition)
         project_id = row.project_id if row.owner_id is None else None
         folder_id = await self._folder(caller, definition, project_id)
@@ -222,21 +224,40 @@ class Pipelines:
             raise no_pipeline(key)
         return await self._store.find(key, reader)
 
-    async def _ownership(self, caller: Caller, spec: Mapping[str, Any]) -> _Ownership:
-        """Return who owns a new pipeline; raise ``Forbidden`` if the caller may not create it."""
+    async def ownership(self, caller: Caller, spec: Mapping[str, Any]) -> Ownership:
+        """Return who owns a new pipeline or template; raise ``Forbidden`` if the caller may not
+        create it.
+        """
         if not spec.get("is_project_owned"):
             found = await self._options.project_of(caller, spec.get("project"))
             scope, owner_id = f"user:{caller.user_id}", caller.user_id
-            return _Ownership(scope, owner_id, found.id, found.name, found.domain)
+            return Ownership(scope, owner_id, found.id, found.name, found.domain)
         if not spec.get("project"):
             raise InvalidRequest("is_project_owned requires project", field="project")
         project = await self._projects.get(caller, spec["project"])
         target = Target(project.domain, project.id)
         authorizer.require(caller, "project-pipeline.write", target)
         scope = f"project:{project.id}"
-        return _Ownership(scope, None, project.id, project.name, project.domain)
+        return Ownership(scope, None, project.id, project.name, project.domain)
 
-    async def _parse(self, text: str) -> PipelineDefinition:
+    async def convert(
+        self, caller: Caller, text: str, name: str, target: Format
+    ) -> ConvertedPipeline:
+        """Return a pipeline in another format; nothing is stored.
+
+        ``name``: of the pipeline, if the text has none.
+
+        Raises
+        ------
+        InvalidRequest
+            If the text is not valid, or has features that the target format does not have.
+        """
+        authorizer.require(caller, "pipeline.write")
+        async with self._parser:
+            return ConvertedPipeline(text=await asyncio.to_thread(convert, text, name, target))
+
+    async def parse(self, text: str) -> PipelineDefinition:
+        """Return the parsed definition; raise ``InvalidRequest`` if it is not valid."""
         async with self._parser:
             return await asyncio.to_thread(parse_pipeline, text)
 

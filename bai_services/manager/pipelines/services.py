@@ -9,6 +9,7 @@ from bai_services.core.accounts.roles import Role
 from bai_services.db.pipelines.definitions import PipelineStore
 from bai_services.db.pipelines.runs import PipelineRunStore
 from bai_services.db.pipelines.schedules import PipelineScheduleStore
+from bai_services.db.pipelines.templates import PipelineTemplateStore
 from bai_services.db.pipelines.triggers import PipelineTriggerStore
 
 from ..accounts.callers import Callers
@@ -28,6 +29,7 @@ from .runner import PipelineRunner
 from .runs import PipelineRuns
 from .schedule_runner import PipelineScheduleRunner
 from .schedules import PipelineSchedules
+from .templates import PipelineTemplates
 from .trigger_runner import PipelineTriggerRunner
 from .triggers import PipelineTriggers
 
@@ -41,6 +43,7 @@ class PipelineServices:
     results: PipelineRunResults
     schedules: PipelineSchedules
     triggers: PipelineTriggers
+    templates: PipelineTemplates
     runner: PipelineRunner
     schedule_runner: PipelineScheduleRunner
     trigger_runner: PipelineTriggerRunner
@@ -103,6 +106,7 @@ def pipeline_services(
         results=PipelineRunResults(runs, store, files),
         schedules=PipelineSchedules(context, schedules, pipelines),
         triggers=triggers,
+        templates=PipelineTemplates(context, PipelineTemplateStore(context.database), pipelines),
         runner=runner,
         schedule_runner=PipelineScheduleRunner(
             context, schedules, runs, callers, require_writable, lease=lease

@@ -1,4 +1,4 @@
-# ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
+# ruff: noqa: ASYNC212, ASYNC240  # Blocking calls are harmless here: no other task runs in the event loop.
 """The page *Pipelines*: a pipeline is written, run with real sessions, approved and finished."""
 
 from __future__ import annotations
@@ -354,3 +354,47 @@ async def test_results_of_runs_are_shown_and_compared(
             rest.delete(f"/pipeline-runs/{each}")
         for each in (name, f"{name}-child"):
             rest.delete(f"/pipelines/{each}")
+
+
+async def test_pipeline_is_created_from_a_template_imported_and_exported(
+    opened: Opener[Entities], rest: httpx.Client, tmp_path: Path
+) -> None:
+    name = f"pipe-{secrets.token_hex(3)}"
+    try:
+        ui = await opened(Entities, "user2", "/pipelines?tab=templates")
+        page = ui.page
+        row = page.get_by_role("row").filter(has_text="search-parameters")
+        await row.get_by_text("Built in").wait_for()
+        await row.get_by_role("link", name="Use template").click()
+        graph = page.get_by_role("group", name="Graph of the tasks")
+        await graph.get_by_text("select", exact=True).wait_for()
+        # A file of FastTrack replaces the text.
+        file = tmp_path / "fasttrack.yaml"
+        file.write_text(f"name: {name}\ntasks:\n- {{name: fetch, command: make data}}\n")
+        async with page.expect_file_chooser() as chosen:
+            await page.get_by_role("button", name="Import file").click()
+        await (await chosen.value).set_files(file)
+        await graph.get_by_text("fetch", exact=True).wait_for()
+        editor = page.get_by_role("textbox", name="pipeline.yaml")
+        await expect(editor).to_contain_text("command: make data")
+        await page.get_by_role("button", name="Save as template").click()
+        await page.get_by_text(f"Template {name} saved.").wait_for()
+        await page.get_by_role("button", name="Export").click()
+        async with page.expect_download() as download:
+            await page.get_by_role("menuitem", name="FastTrack").click()
+        exported = await download.value
+        assert exported.suggested_filename == f"{name}.fasttrack.yaml"
+        assert "type: custom" in Path(await exported.path()).read_text()
+        # Elyra has only scripts and notebooks.
+        await page.get_by_role("button", name="Export").click()
+        await page.get_by_role("menuitem", name="Elyra").click()
+        await page.get_by_text("Elyra has no command").wait_for()
+        assert await violations_in_both_themes(page) == []
+        await page.get_by_role("button", name="Save", exact=True).click()
+        await page.get_by_text(f"Pipeline {name} saved.").wait_for()
+        await page.get_by_role("row").filter(has_text=name).get_by_text("user2").wait_for()
+        saved = checked(rest.get(f"/pipelines/{name}"), 200)
+        assert saved["definition"].startswith(f"version: 1\nname: {name}\n")
+    finally:
+        rest.delete(f"/pipelines/{name}")
+        rest.delete(f"/pipeline-templates/{name}")

@@ -68,9 +68,38 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("trigger_id", "path_hash", name=op.f("pk_pipeline_trigger_files")),
     )
+    op.create_table(
+        "pipeline_templates",
+        sa.Column("id", sa.String(64), nullable=False),
+        sa.Column("created_at", sa.DateTime, nullable=False),
+        sa.Column("scope", sa.String(80), nullable=False),
+        sa.Column("owner_id", sa.String(64)),
+        sa.Column("project_id", sa.String(64), nullable=False),
+        sa.Column("name", sa.String(64), nullable=False),
+        sa.Column("description", sa.Text, nullable=False),
+        sa.Column("definition", sa.Text, nullable=False),
+        sa.Column("tasks", sa.Integer, nullable=False),
+        sa.ForeignKeyConstraint(
+            ["owner_id"],
+            ["users.id"],
+            name=op.f("fk_pipeline_templates_owner_id"),
+            ondelete="CASCADE",
+        ),
+        sa.ForeignKeyConstraint(
+            ["project_id"],
+            ["projects.id"],
+            name=op.f("fk_pipeline_templates_project_id"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_pipeline_templates")),
+        sa.UniqueConstraint("scope", "name", name=op.f("uq_pipeline_templates_scope_name")),
+    )
+    for name in ("owner_id", "project_id"):
+        op.create_index(f"ix_pipeline_templates_{name}", "pipeline_templates", [name])
 
 
 def downgrade() -> None:
+    op.drop_table("pipeline_templates")
     op.drop_table("pipeline_trigger_files")
     op.execute("DELETE FROM pipeline_triggers WHERE kind <> 'webhook'")
     with op.batch_alter_table("pipeline_triggers", schema=None) as batch_op:

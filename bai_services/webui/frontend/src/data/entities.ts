@@ -50,6 +50,7 @@ export type EntityPath =
   | '/pipeline-runs'
   | '/pipeline-schedules'
   | '/pipeline-triggers'
+  | '/pipeline-templates'
   | '/folder-imports'
   | '/endpoints'
   | `/endpoints/${string}/replicas`

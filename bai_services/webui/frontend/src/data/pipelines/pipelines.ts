@@ -9,6 +9,7 @@ export type PipelineSchedule = Schemas['PipelineSchedule'];
 export type PipelineTrigger = Schemas['PipelineTrigger'];
 export type PipelineRunDetail = Schemas['PipelineRunDetail'];
 export type PipelineResults = Schemas['PipelineResults'];
+export type PipelineTemplate = Schemas['PipelineTemplate'];
 export type TaskRun = Schemas['PipelineTaskRun'];
 
 export const ENDED = ['succeeded', 'failed', 'cancelled'] as const;
@@ -45,6 +46,12 @@ export const resultsQuery = (key: string) =>
     queryFn: ({ signal }) => unwrap(api.GET('/pipeline-runs/{key}/results', { signal, ...at(key) }))
   });
 
+export const templateQuery = (key: string) =>
+  queryOptions({
+    queryKey: ['entities', '/pipeline-templates', key, 'one'],
+    queryFn: ({ signal }) => unwrap(api.GET('/pipeline-templates/{key}', { signal, ...at(key) }))
+  });
+
 export const checkQuery = (definition: string) =>
   queryOptions({
     queryKey: ['pipeline-check', definition],
@@ -72,6 +79,29 @@ export function useSavePipeline(pipeline: Pipeline | undefined, project: string)
             })
           ),
     onSettled: refresh
+  });
+}
+
+/** Save a definition as a template of the user or, if `project` is not empty, of the project. */
+export function useSaveTemplate(project: string) {
+  return useMutation({
+    mutationFn: (definition: string) =>
+      unwrap(
+        api.POST('/pipeline-templates', {
+          body: { definition, project: project || null, is_project_owned: project !== '' }
+        })
+      ),
+    onSettled: () => queries.invalidateQueries({ queryKey: ['entities', '/pipeline-templates'] })
+  });
+}
+
+export type PipelineFormat = Schemas['Conversion']['target'];
+
+/** Convert a pipeline of this or another format; nothing is stored. */
+export function useConvertPipeline() {
+  return useMutation({
+    mutationFn: (body: { text: string; name: string; target: PipelineFormat }) =>
+      unwrap(api.POST('/pipeline-conversions', { body }))
   });
 }
 

@@ -9,13 +9,16 @@ import { meQuery } from '../../data/accounts/me';
 import {
   checkQuery,
   pipelineQuery,
+  templateQuery,
   useDeletePipeline,
   useSavePipeline,
+  useSaveTemplate,
   type Pipeline
 } from '../../data/pipelines/pipelines';
 import { TextEditor } from '../data/preview/TextEditor';
 import type { GraphTask } from './layout';
 import { GraphEditor, type Positions } from './GraphEditor';
+import { Conversions } from './Conversions';
 import { addTask, connectTasks, disconnectTasks, isEditable, removeTasks } from './pipelineText';
 import { TaskGraph } from './TaskGraph';
 import { useHistory } from './useHistory';
@@ -42,6 +45,8 @@ tasks:
   command: cat model-*.txt
 `;
 const FILE = 'pipeline.yaml';
+// A long text must not make the graph as high: its tasks would be below the window.
+const PANE_HEIGHT = 'max(320px, calc(100vh - 190px))';
 const CHECK_MILLIS = 400;
 const NO_POSITIONS: Positions = {};
 
@@ -54,19 +59,29 @@ interface PipelineEditorProps {
   isOpen: boolean;
   /** Undefined for a new pipeline. */
   pipelineId: string | undefined;
+  /** The template of a new pipeline; undefined: an example. */
+  templateId: string | undefined;
   isReadOnly: boolean;
   onClose: () => void;
 }
 
 /** Drawer with the YAML of a pipeline, checked while the user types, and its graph. */
-export function PipelineEditor({ isOpen, pipelineId, isReadOnly, onClose }: PipelineEditorProps) {
+export function PipelineEditor(props: PipelineEditorProps) {
+  const { isOpen, pipelineId, templateId, isReadOnly, onClose } = props;
   const { t } = useTranslation();
   const { data, error } = useQuery({
     ...pipelineQuery(pipelineId ?? ''),
     enabled: isOpen && pipelineId !== undefined
   });
   const pipeline = data?.id === pipelineId ? data : undefined;
-  const isReady = pipelineId === undefined || pipeline !== undefined;
+  const template = useQuery({
+    ...templateQuery(templateId ?? ''),
+    enabled: isOpen && templateId !== undefined
+  });
+  const isReady =
+    (pipelineId === undefined || pipeline !== undefined) &&
+    (templateId === undefined || template.data !== undefined);
+  const problem = error ?? template.error;
   return (
     <Drawer
       open={isOpen}
@@ -75,12 +90,13 @@ export function PipelineEditor({ isOpen, pipelineId, isReadOnly, onClose }: Pipe
       destroyOnHidden
       title={pipeline ? pipeline.name : t('pipelines.create')}
     >
-      {error && <ErrorNotice error={error} />}
-      {!isReady && !error && <Skeleton active />}
+      {problem && <ErrorNotice error={problem} />}
+      {!isReady && !problem && <Skeleton active />}
       {isReady && isOpen && (
         <Editor
-          key={pipelineId ?? ''}
+          key={pipelineId ?? templateId ?? ''}
           pipeline={pipeline}
+          initial={pipeline?.definition ?? template.data?.definition ?? EXAMPLE}
           isReadOnly={isReadOnly}
           onClose={onClose}
         />
@@ -91,17 +107,18 @@ export function PipelineEditor({ isOpen, pipelineId, isReadOnly, onClose }: Pipe
 
 interface EditorProps {
   pipeline: Pipeline | undefined;
+  initial: string;
   isReadOnly: boolean;
   onClose: () => void;
 }
 
-function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
+function Editor({ pipeline, initial, isReadOnly, onClose }: EditorProps) {
   const { t } = useTranslation();
   const { message } = App.useApp();
   const { data: me } = useQuery(meQuery);
   const editor = useRef<EditorView | null>(null);
   // The initial text: an update of the pipeline must not replace the user's changes.
-  const [first] = useState(pipeline?.definition ?? EXAMPLE);
+  const [first] = useState(initial);
   const [text, setText] = useState(first);
   // The text that is checked and shown as a graph, with the positions of moved tasks.
   const history = useHistory<Version>({ text: first, positions: NO_POSITIONS });
@@ -138,6 +155,7 @@ function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
   // Name of the project that owns a new pipeline; empty: the user owns it.
   const [project, setProject] = useState('');
   const save = useSavePipeline(pipeline, project);
+  const saveTemplate = useSaveTemplate(project);
   const remove = useDeletePipeline();
   const [tasks, setTasks] = useState<GraphTask[]>([]);
   if (check.data?.is_valid && check.data.tasks !== tasks) {
@@ -151,6 +169,11 @@ function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
         void message.success(t('pipelines.saved', { name: made.name }));
         onClose();
       }
+    });
+  const submitTemplate = () =>
+    saveTemplate.mutate(text, {
+      onSuccess: made => void message.success(t('pipeline-templates.saved', { name: made.name })),
+      onError: problem => void message.error(problem.message)
     });
   const error = check.error ?? save.error ?? remove.error;
   const isLineProblem = error instanceof ApiError && error === save.error && !check.data?.is_valid;
@@ -182,6 +205,28 @@ function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
             ]}
           />
         )}
+        {!isReadOnly && (
+          <Button
+            onClick={submitTemplate}
+            loading={saveTemplate.isPending}
+            disabled={check.data?.is_valid === false}
+          >
+            {t('pipeline-templates.save')}
+          </Button>
+        )}
+        <Conversions
+          text={text}
+          name={pipeline?.name ?? check.data?.name ?? ''}
+          onImport={
+            !isReadOnly && canWrite
+              ? found => {
+                  const version = { text: found, positions: NO_POSITIONS };
+                  history.set(version);
+                  show(version);
+                }
+              : undefined
+          }
+        />
         {pipeline && !isReadOnly && (canWrite || isAdmin) && (
           <Popconfirm
             title={t('pipelines.delete-question', { name: pipeline.name })}
@@ -200,7 +245,7 @@ function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
         <Alert type="error" showIcon title={check.data.problem} role="status" />
       )}
       <Flex gap="middle" wrap style={{ flex: 1, minHeight: 0 }}>
-        <div style={{ flex: '1 1 380px', minHeight: 320, overflow: 'auto' }}>
+        <div style={{ flex: '1 1 380px', height: PANE_HEIGHT, overflow: 'auto' }}>
           <TextEditor
             name={FILE}
             text={first}
@@ -209,7 +254,7 @@ function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
             onEdit={edited}
           />
         </div>
-        <div style={{ flex: '1 1 380px', minHeight: 320 }}>
+        <div style={{ flex: '1 1 380px', height: PANE_HEIGHT }}>
           {isReadOnly || !canWrite ? (
             <TaskGraph tasks={tasks} height="100%" />
           ) : (

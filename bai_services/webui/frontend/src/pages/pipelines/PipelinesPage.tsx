@@ -12,6 +12,7 @@ import { PIPELINES, RUNS } from './entities';
 import { SCHEDULES } from './schedules';
 import { readPipelinesSearch } from './search';
 import { StartRun } from './StartRun';
+import { TEMPLATES } from './templates';
 import { RenewSecret, TRIGGERS, TriggerSecret } from './triggers';
 
 const route = getRouteApi('/pipelines');
@@ -33,7 +34,7 @@ export function PipelinesPage() {
     void navigate({ search: old => readPipelinesSearch({ ...old, ...changes }) });
   // The two lists have different filters and orders.
   const changeTab = (tab: string) => void navigate({ search: readPipelinesSearch({ tab }) });
-  const close = () => change({ form: undefined, item: undefined });
+  const close = () => change({ form: undefined, item: undefined, template: undefined });
   const showRun = (run: string) =>
     void navigate({ search: readPipelinesSearch({ tab: 'runs', run }) });
   const newButton = isReadOnly === false && (
@@ -81,6 +82,7 @@ export function PipelinesPage() {
             label: t('pipeline-runs.comparison'),
             children: <Comparison pipelineId={search.of} onSelect={of => change({ of })} />
           },
+          { key: 'templates', label: t('pipeline-templates.title'), children: list(TEMPLATES) },
           { key: 'schedules', label: t('pipeline-schedules.title'), children: list(SCHEDULES) },
           { key: 'triggers', label: t('pipeline-triggers.title'), children: triggers }
         ]}
@@ -89,6 +91,7 @@ export function PipelinesPage() {
         <PipelineEditor
           isOpen={isEditing}
           pipelineId={search.form === 'edit' ? search.item : undefined}
+          templateId={search.form === 'new' ? search.template : undefined}
           isReadOnly={isReadOnly !== false}
           onClose={close}
         />

@@ -1,7 +1,7 @@
 import { readEntitySearch, type EntitySearch } from '../../components/entities/search';
 import { defined, textIn } from '../../components/list/listSearch';
 
-const TABS = ['runs', 'comparison', 'schedules', 'triggers'] as const;
+const TABS = ['runs', 'comparison', 'templates', 'schedules', 'triggers'] as const;
 const FORMS = ['new', 'edit', 'start'] as const;
 
 /** State of the page in the URL, without default values; see `TABS`. */
@@ -12,6 +12,8 @@ export interface PipelinesSearch extends EntitySearch {
   run?: string;
   /** Id of the pipeline whose runs are compared. */
   of?: string;
+  /** Id of the template of the new pipeline in the form. */
+  template?: string;
 }
 
 /** Parse the state in a URL; ignore invalid values. */
@@ -21,5 +23,6 @@ export const readPipelinesSearch = (search: Record<string, unknown>): PipelinesS
     tab: TABS.find(known => known === search['tab']),
     form: FORMS.find(known => known === search['form']),
     run: textIn(search['run']),
-    of: textIn(search['of'])
+    of: textIn(search['of']),
+    template: textIn(search['template'])
   });
