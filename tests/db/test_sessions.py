@@ -26,6 +26,7 @@ from bai_services.core.scheduling.queue import run_pass
 from bai_services.core.sessions.lifecycle import Event, Result, Status
 from bai_services.db.sessions import dependencies
 from bai_services.db.sessions.dependencies import DependencyStore
+from bai_services.db.sessions.lost_agents import LostAgentStore
 from bai_services.db.sessions.session_insert import NewSession
 from bai_services.db.sessions.transitions import TransitionValues
 from bai_services.db.tables import accounts, cluster, folders
@@ -67,8 +68,9 @@ async def test_cluster_session_on_a_lost_agent_is_listed_once(world: World) -> N
     await world.sessions.enqueue(new, NOW)
     assert await world.run_pass() == [new.id]
     await world.write(sa.update(cluster.agents).values(status="LOST", status_changed_at=NOW))
-    assert await world.kernels.on_lost_agents(NOW, Status.SCHEDULED) == []
-    assert await world.kernels.on_lost_agents(world.advance(), Status.SCHEDULED) == [new.id]
+    (found,) = await LostAgentStore(world.database).sessions()
+    assert (found.row.id, found.row.status) == (new.id, Status.SCHEDULED)
+    assert all(kernel.is_lost for kernel in found.kernels)
 
 
 async def test_status_info_of_ended_session_is_not_changed(world: World) -> None:
