@@ -24,7 +24,9 @@ class Recorder(WorkExecutor):
         none = cast("Any", None)
         link = cast("Any", SimpleNamespace(deliver=deliver))
         launches = SimpleNamespace(launch=none, terminate=none, on_removable=lambda remove: None)
-        super().__init__(link, none, none, none, none, none, none, cast("Any", launches))
+        fence = cast("Any", SimpleNamespace(on_fenced=lambda stop: None))
+        parts = (none, none, none, none, none, none)
+        super().__init__(link, *parts, cast("Any", launches), fence)
 
     async def _stop(self, task: Task) -> dict[str, Any]:
         self.steps.append(f"{task.id} begins")

@@ -13,6 +13,7 @@ from bai_services.core.pipelines.parsing import MAX_BYTES
 from .. import output
 from ..command import (
     Connection,
+    command_group,
     connected,
     example,
     json_option,
@@ -24,7 +25,7 @@ from ..command import (
 _COLUMNS = ("name", "tasks", "owner", "project", "is_builtin", "description", "id")
 
 
-@click.group()
+@command_group()
 def template() -> None:
     """Save definitions of pipelines as templates, and use those of others."""
 

@@ -42,7 +42,7 @@ async def test_a_heartbeat_registers_an_agent(api: Api) -> None:
     assert agent["resource_group"] == "default"
     assert agent["slots"] == {"cpu": "8", "cuda.shares": "2", "mem": "16g"}
     assert agent["used"] == {}
-    assert agent["facts"] == {"hostname": "node1", "images": ["py:1"]}
+    assert agent["facts"] == {"hostname": "node1", "images": ["py:1"], "protocol": 1}
     assert [d["capacity"] for d in agent["devices"]] == ["1", "1"]
     page = await admin.get("/devices", agent_id="a1", is_simulated="true", sort="-index")
     assert [d["id"] for d in page["items"]] == ["a1-g1", "a1-g0"]

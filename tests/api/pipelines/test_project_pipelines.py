@@ -115,5 +115,5 @@ async def test_named_folder_must_belong_to_the_project(admin: Client) -> None:
     body = body_of("shared", "folder: mine\n" + APPROVAL)
     with pytest.raises(BaiError, match="does not belong to the project"):
         await admin.post("/pipelines", body)
-    with pytest.raises(BaiError, match="needs project"):
+    with pytest.raises(BaiError, match="requires project"):
         await admin.post("/pipelines", {**body_of("shared"), "project": None})

@@ -70,7 +70,7 @@ async def test_recursion_is_refused(agent: FakeAgent, user: Client) -> None:
     for level in range(4):
         await create(user, f"level-{level}", call.format(f"level-{level + 1}"))
     await create(user, "level-4", APPROVAL)
-    with pytest.raises(InvalidRequest, match="in 3 levels"):
+    with pytest.raises(InvalidRequest, match="in at most 3 levels"):
         await user.post("/pipelines/level-0/runs", {})
     await user.post("/pipelines/level-1/runs", {})
 

@@ -110,7 +110,7 @@ async def test_no_page_violates_wcag(opened: Opener[Shell]) -> None:
         row = ui.page.locator(".ant-table-row button.ant-btn-link").first
         if await row.count():
             await row.click()
-            await ui.page.get_by_role("dialog").locator(".ant-descriptions").wait_for()
+            await ui.page.get_by_role("dialog").locator(".ant-descriptions").first.wait_for()
             problems += await violations_in_both_themes(ui.page)
         if problems:
             wrong[name] = problems

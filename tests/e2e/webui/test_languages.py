@@ -173,7 +173,7 @@ async def test_texts_of_pages(tour: Tour, half: slice) -> None:
         row = tour.page.locator(".ant-table-row button.ant-btn-link").first
         if await row.count():
             await row.click()
-            await tour.dialog.locator(".ant-descriptions").wait_for()
+            await tour.dialog.locator(".ant-descriptions").first.wait_for()
             await tour.check(f"{name}: drawer")
             await tour.close()
             new = tour.page.locator("#content button.ant-btn-primary").first

@@ -21,7 +21,14 @@ export function keepFocus(): void {
   // Whether the user has clicked on something that cannot have the focus.
   let hasLeft = false;
 
+  // While a key is pressed, the element that takes the focus would also take the key: Enter in a
+  // field would press a button.
+  let isKeyDown = false;
+
   const restore = () => {
+    if (isKeyDown) {
+      return;
+    }
     if (last === undefined || document.activeElement !== document.body || isUsable(last.element)) {
       return;
     }
@@ -58,6 +65,13 @@ export function keepFocus(): void {
       });
     }
   });
+  document.addEventListener('keydown', () => (isKeyDown = true), { capture: true });
+  const release = () => {
+    isKeyDown = false;
+    window.setTimeout(restore);
+  };
+  document.addEventListener('keyup', release, { capture: true });
+  window.addEventListener('blur', release);
   // Not every browser reports the removal of the focused element.
   new MutationObserver(restore).observe(document.body, { childList: true, subtree: true });
 }

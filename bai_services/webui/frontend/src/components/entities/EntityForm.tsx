@@ -28,6 +28,8 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
   const [form] = Form.useForm<Item>();
   const [error, setError] = useState<string>();
   const notice = useRef<HTMLDivElement>(null);
+  // Not `isFieldsTouched`: it is also true for fields that a program has filled.
+  const isChanged = useRef(false);
   const { message, modal } = App.useApp();
   const save = useSaveEntity(entity.path);
   const { data: me } = useQuery(meQuery);
@@ -73,7 +75,7 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
 
   /** Esc, the close button and a click beside the form must not discard the input. */
   const close = () => {
-    if (!form.isFieldsTouched()) {
+    if (!isChanged.current) {
       onClose();
       return;
     }
@@ -108,6 +110,9 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
       <Form
         form={form}
         layout="vertical"
+        onValuesChange={() => {
+          isChanged.current = true;
+        }}
         initialValues={Object.fromEntries(
           fields.map(field => [field.key, toControl(field, opened?.[field.key])])
         )}

@@ -1,11 +1,11 @@
 import { useCallback } from 'react';
-import { Input } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { NoProject } from '../../components/NoProject';
 import { PageTitle } from '../../components/PageTitle';
+import { SearchInput } from '../../components/SearchInput';
 import { SavedFilters } from '../../components/list/SavedFilters';
 import { csvUrl } from '../../data/csv';
 import { FilterBar } from '../../components/list/FilterBar';
@@ -101,14 +101,10 @@ export function SessionsPage() {
         }
         filters={
           <>
-            <Input.Search
-              allowClear
-              key={search.name ?? ''}
-              defaultValue={search.name ?? ''}
-              placeholder={t('sessions.find')}
-              aria-label={t('sessions.find')}
+            <SearchInput
+              value={search.name ?? ''}
+              label={t('sessions.find')}
               onSearch={name => change({ name, page: 1 })}
-              style={{ maxWidth: 240 }}
             />
             <FilterBar
               properties={properties}
