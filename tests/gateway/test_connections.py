@@ -723,7 +723,7 @@ async def test_owners_together_cannot_use_up_the_connections(bed: Bed) -> None:
                 lambda expected=expected, answer=answer: (
                     upstream.running == expected or answer.done()
                 ),
-                5, "a request or its refusal",
+                30, "a request or its refusal",
             )  # fmt: skip
             if answer.done():
                 assert answer.result().split()[1] == b"503"
