@@ -348,7 +348,7 @@ async def test_results_of_runs_are_shown_and_compared(
         assert await violations_in_both_themes(page) == []
         await page.set_viewport_size(NARROW)
         fits = "() => document.documentElement.scrollWidth <= window.innerWidth"
-        assert await page.evaluate(fits)
+        await page.wait_for_function(fits)
     finally:
         for each in (first, second):
             rest.delete(f"/pipeline-runs/{each}")
