@@ -75,7 +75,7 @@ class Office:
         (row,) = await self.world.sessions.in_status(Status.SCHEDULED)
         view = await self.world.sessions.view(row.id)
         await self.world.sessions.move(row.id, Event.DISPATCHED, NOW)
-        await self.world.kernels.set_injection(row.id, view.kernels[0].id, INJECTION)
+        await self.world.kernels.set_injection(row.id, view.kernels[0].id, INJECTION, None)
         for event in (Event.PREPARED, Event.STARTED):
             await self.world.sessions.move(row.id, event, NOW)
         self.kernels[row.id] = view.kernels[0].id
