@@ -1,4 +1,10 @@
-import { MutationCache, QueryCache, QueryClient } from '@tanstack/react-query';
+import {
+  MutationCache,
+  QueryCache,
+  QueryClient,
+  type InvalidateOptions,
+  type InvalidateQueryFilters
+} from '@tanstack/react-query';
 import { ApiError } from './client';
 import { reportFailure } from './connection';
 
@@ -9,8 +15,29 @@ const REFUSALS: readonly number[] = [401, 403, 404];
 
 const isRefusal = (error: Error) => error instanceof ApiError && REFUSALS.includes(error.status);
 
+class Client extends QueryClient {
+  /**
+   * Read the queries again, also those whose first request is still open: TanStack Query would take
+   * its response, which may be from before the change.
+   */
+  override async invalidateQueries(
+    filters: InvalidateQueryFilters = {},
+    options?: InvalidateOptions
+  ): Promise<void> {
+    const open = new Set(
+      this.getQueryCache()
+        .findAll({ ...filters, fetchStatus: 'fetching' })
+        .filter(({ state }) => state.data === undefined)
+    );
+    await super.invalidateQueries(filters, options);
+    if (open.size > 0) {
+      await super.invalidateQueries({ predicate: query => open.has(query) }, options);
+    }
+  }
+}
+
 /** The cache of API responses; changes of sessions invalidate the affected queries (events.ts). */
-export const queries = new QueryClient({
+export const queries = new Client({
   queryCache: new QueryCache({
     onError: (error, query) => {
       reportFailure(error);
