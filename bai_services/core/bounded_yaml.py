@@ -11,6 +11,7 @@ from .user_input import MAX_NUMBER_CHARACTERS
 MAX_DEPTH = 64
 # Counted with aliases expanded: a few lines can expand to billions of values.
 MAX_NODES = 1_000_000
+_TOO_DEEP = f"more than {MAX_DEPTH} levels of nesting"
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
@@ -26,6 +27,9 @@ class BoundedLoader(yaml.SafeLoader):
 
     def fetch_more_tokens(self) -> Any:
         mark = self.get_mark()
+        # The scanner reads up to 1,024 tokens ahead and takes quadratic time in the open brackets.
+        if self.flow_level > MAX_DEPTH:
+            raise _error(_TOO_DEEP, mark)
         try:
             return super().fetch_more_tokens()
         except (ValueError, OverflowError):
@@ -46,7 +50,7 @@ class BoundedLoader(yaml.SafeLoader):
             self._count += 1
             self._depth += 1
             if self._depth > MAX_DEPTH:
-                raise _error(f"more than {MAX_DEPTH} levels of nesting", event.start_mark)
+                raise _error(_TOO_DEEP, event.start_mark)
             node = super().compose_node(parent, index)
             self._depth -= 1
             self._sizes[id(node)] = self._count - before
