@@ -92,19 +92,21 @@ def listen(host: str, port: int) -> list[socket.socket]:
         time.sleep(RETRY_SECONDS)
 
 
-def _import_server() -> Callable[[Mapping[str, str], list[socket.socket]], None]:
+def _import_server() -> Callable[[Mapping[str, str], list[socket.socket], int], None]:
     with no_garbage_collections():
         from bai_services.server import run
     return run
 
 
 def main() -> None:
+    # Read first: the parent can end while the manager starts.
+    parent = os.getppid()
     set_up_logging(os.environ)
     url = urlsplit(os.environ.get("JUPYTERHUB_SERVICE_URL") or DEFAULT_URL)
     sockets = listen(url.hostname or "127.0.0.1", url.port or DEFAULT_PORT)
     run = _import_server()
     try:
-        run(os.environ, sockets)
+        run(os.environ, sockets, parent)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -37,10 +37,13 @@ STOP_TIMEOUT_SECONDS = 10.0
 log = logging.getLogger("bai.manager")
 
 
-def run(environ: Mapping[str, str], sockets: Sequence[socket.socket]) -> None:
-    """Serve on listening sockets until the process is stopped."""
+def run(environ: Mapping[str, str], sockets: Sequence[socket.socket], parent: int) -> None:
+    """Serve on listening sockets until the process is stopped.
+
+    ``parent``: the process ID of the process that started the manager.
+    """
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(serve(environ, sockets))
+        runner.run(serve(environ, sockets, parent))
 
 
 async def migrate(url: str) -> None:
@@ -74,7 +77,7 @@ def cookie_secret(settings: Settings) -> bytes:
     return hashlib.sha256(b"bai cookies" + settings.key).digest()
 
 
-async def serve(environ: Mapping[str, str], sockets: Sequence[socket.socket]) -> None:
+async def serve(environ: Mapping[str, str], sockets: Sequence[socket.socket], parent: int) -> None:
     """Serve until SIGTERM, SIGINT or the end of the Hub process."""
     settings = read_settings(environ)
     tracing.set_up("bai-manager", environ)
@@ -98,7 +101,7 @@ async def serve(environ: Mapping[str, str], sockets: Sequence[socket.socket]) ->
     host, port = sockets[0].getsockname()[:2]
     log.info("the manager listens on http://%s:%d%s", host, port, settings.base_url)
     try:
-        await _wait_for_stop(stop, parent=os.getppid() if has_hub else None)
+        await _wait_for_stop(stop, parent if has_hub else None)
     finally:
         log.info("the manager is stopping")
         server.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -63,6 +64,50 @@ def test_manager_serves_and_stops_on_sigterm(tmp_path: Path) -> None:
     assert "the manager is stopping" in [line["message"] for line in lines]
     secrets = [path.read_text() for path in (tmp_path / "secrets").iterdir()]
     assert not any(secret in str(lines) for secret in secrets)
+
+
+# Starts the manager, prints its process id, and ends as soon as the manager listens. The manager
+# then still imports its modules.
+SHORT_LIVED_HUB = """
+import subprocess, sys, socket, time
+manager = subprocess.Popen([sys.executable, "-m", "bai_services.app"], stdout=subprocess.DEVNULL)
+print(manager.pid, flush=True)
+while True:
+    try:
+        socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()
+        break
+    except ConnectionRefusedError:
+        time.sleep(0.02)
+"""
+
+
+def test_manager_exits_if_its_hub_ends_while_it_starts(tmp_path: Path) -> None:
+    port, hub = free_port(), free_port()
+    environ = {
+        **ENVIRON,
+        "BAI_HOME": str(tmp_path),
+        "JUPYTERHUB_SERVICE_URL": f"http://127.0.0.1:{port}",
+        "JUPYTERHUB_SERVICE_PREFIX": "/services/bai/",
+        "JUPYTERHUB_API_URL": f"http://127.0.0.1:{hub}/hub/api",
+        "JUPYTERHUB_API_TOKEN": "token",
+        "JUPYTERHUB_CLIENT_ID": "service-bai",
+    }
+    with open(tmp_path / "log", "wb") as log:
+        started = subprocess.run(
+            [sys.executable, "-c", SHORT_LIVED_HUB, str(port)],
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            timeout=60,
+            check=True,
+        )
+    pid = int(started.stdout)
+    try:
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), 60, "the manager to exit")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 def test_manager_waits_for_a_port_in_use(tmp_path: Path) -> None:
