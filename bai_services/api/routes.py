@@ -45,7 +45,7 @@ from .pipelines import runs as pipeline_runs
 from .pipelines import schedules as pipeline_schedules
 from .pipelines import templates as pipeline_templates
 from .pipelines import triggers as pipeline_triggers
-from .scheduling import counter_audit, preemptions, reservations
+from .scheduling import counter_audit, overflow_rules, preemptions, reservations
 from .serving import chats, endpoints, gateways
 from .sessions import (
     idle_checkers,
@@ -124,6 +124,7 @@ ROUTES: list[Route] = [
     *notifications.ROUTES,
     *webhooks.ROUTES,
     *budgets.ROUTES,
+    *overflow_rules.ROUTES,
     *endpoints.ROUTES,
     *gateways.ROUTES,
     *chats.ROUTES,

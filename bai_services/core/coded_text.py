@@ -297,6 +297,10 @@ class TextTemplate(Enum):
     SERVER_LOST = "the Hub lost the session's server, which is restarted"
     STUCK = "stuck: {status} for more than {minutes:minute}"
     LAST_MESSAGE = "{parts}; last message: {message}"
+    MOVED_BY_RULE = (
+        "moved from resource group {source} to {group} after a wait of {waited_seconds}; overflow "
+        "rule of project {name}"
+    )
     DISPLACED = "its agent was lost; the session is pending again"
     SUSPENDING_BY = "suspended by {name}; it stops at {ends_at} at the latest"
     REQUEUING_BY = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.db.database import Database
+from bai_services.db.scheduling.overflow import OverflowStore
 from bai_services.db.sessions.store import SessionStore
 
 from .accounts.keypair_secrets import KeypairSecrets
@@ -35,6 +36,7 @@ from .operations.services import operation_services
 from .operations.system import System
 from .pipelines.services import pipeline_services
 from .scheduling.advance_reservations import AdvanceReservations
+from .scheduling.overflow_rules import OverflowRules
 from .scheduling.services import scheduling_services
 from .serving.services import replica_launches, serving_services
 from .sessions.lifecycle import Lifecycle
@@ -138,6 +140,9 @@ class Manager:
         )
         self.cluster = cluster_services(
             context, settings, self.sessions, self.scheduling, self.accounts.projects, times
+        )
+        self.overflow_rules = OverflowRules(
+            context, OverflowStore(database), self.accounts.projects, self.cluster.resource_groups
         )
         self.models = model_services(
             context,
@@ -246,6 +251,7 @@ class Manager:
         self.usage.aggregation.start()
         self.sessions.idle_judging.start()
         self.sessions.elastic.start()
+        self.sessions.overflow.start()
         self.reservations.start()
         self.scheduling.preemptions.start()
         self.sessions.schedule_runner.start()
@@ -268,6 +274,7 @@ class Manager:
         await self.sessions.stored_logs.stop()
         await self.usage.aggregation.stop()
         await self.reservations.stop()
+        await self.sessions.overflow.stop()
         await self.sessions.elastic.stop()
         await self.sessions.suspensions.stop()
         await self.sessions.idle_judging.stop()

@@ -107,6 +107,15 @@ class ResourceFactory:
             await tx.execute(custom_images.insert().values(values))
         return str(values["id"])
 
+    async def overflow_rule(self) -> str:
+        """A new project with an overflow rule."""
+        project = await self.project()
+        target = await self.fresh()
+        superadmin = await self._api.client("admin")
+        await superadmin.post("/resource-groups", {"name": target})
+        rule = {"project": project, "from_group": "default", "to_group": target}
+        return str((await self._admin.post("/overflow-rules", rule))["id"])
+
     async def budget(self) -> str:
         """A new project with a budget."""
         project = await self.project()

@@ -154,6 +154,7 @@ UNOWNED_RESOURCES = (
     "storage-hosts",
     "usage-prices",
     "budgets",
+    "overflow-rules",
     "notifications",
     "notification-events",
     "notification-settings",

@@ -355,11 +355,18 @@ def test_times_of_an_explanation_are_relative_and_local(monkeypatch: pytest.Monk
         "checks": [{**check, "message": "does not start before 2030-01-31T09:00:00.123456+00:00"}],
         "estimate": {"starts_at": begin.isoformat(), "certainty": "other"},
         "sooner": [],
+        "overflow": [
+            {"resource_group": "near", "after_seconds": 300, "moves_at": None},
+            {"resource_group": "cloud", "after_seconds": 600, "moves_at": begin.isoformat()},
+        ],
     }
     local = begin.astimezone().strftime("%Y-%m-%d %H:%M:%S")
     assert explanation_lines(response) == [
         "  FAIL  not-before: does not start before 2030-01-31 18:00:00",
         f"estimated start: in 2 h 5 min, {local} (other)",
+        "moves to one of these resource groups when it starts there at once:",
+        "  - near: after a wait of 5 min",
+        f"  - cloud: from {local}",
     ]
 
 

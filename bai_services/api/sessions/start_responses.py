@@ -21,11 +21,24 @@ class Remedy(ResponseModel):
     facts: dict[str, Any]
 
 
+class OverflowTarget(ResponseModel):
+    """A resource group to which the session may move by a rule of its project.
+
+    ``after_seconds``: minimum wait before the move. ``moves_at``: earliest time of the move; null
+    if the session does not exist yet.
+    """
+
+    resource_group: str
+    after_seconds: int
+    moves_at: datetime | None
+
+
 class Explanation(ResponseModel):
     """``position``: position in the queue. ``ahead``: number of sessions before this session.
 
-    ``sooner``: changes that would let the session start earlier. ``is_complete``: false if no
-    explanation could be computed.
+    ``sooner``: changes that would let the session start earlier. ``overflow``: the resource groups
+    to which the session may move, in order. ``is_complete``: false if no explanation could be
+    computed.
     """
 
     is_complete: bool
@@ -34,6 +47,7 @@ class Explanation(ResponseModel):
     checks: list[Check]
     estimate: StartEstimate
     sooner: list[Remedy]
+    overflow: list[OverflowTarget]
 
 
 class PendingExplanation(Explanation):

@@ -644,8 +644,48 @@ BUDGET = Entity(
     example_update="--amount 1500",
 )
 
+OVERFLOW_RULE = Entity(
+    command="overflow-rule",
+    noun="overflow rule",
+    path="/overflow-rules",
+    key="id",
+    has_generated_key=True,
+    summary="Manage overflow rules: pending sessions of a project move to another resource group.",
+    fields=(
+        Field("project", "Project of the sessions.", is_required=True, is_immutable=True),
+        Field(
+            "from_group",
+            "Resource group in which the sessions are pending.",
+            is_required=True,
+            is_immutable=True,
+        ),
+        Field(
+            "to_group",
+            "Resource group to which a session moves when it starts there at once.",
+            is_required=True,
+            is_immutable=True,
+        ),
+        Field(
+            "after_seconds",
+            "Minimum wait in from_group, in seconds. Default: 300.",
+            FieldKind.NUMBER,
+        ),
+        Field(
+            "position",
+            "The rules of a project are tried in ascending order; with the same position, the "
+            "cheapest resource group is first. Default: 0.",
+            FieldKind.NUMBER,
+        ),
+        _VERSION,
+    ),
+    columns=("id", "project", "from_group", "to_group", "after_seconds", "position"),
+    example_key="0f8b",
+    example_create="--project vision --from-group gpu --to-group cloud --after-seconds 600",
+    example_update="--after-seconds 300",
+)
+
 ENTITIES = (
     DOMAIN, PROJECT, USER, KEYPAIR, KEYPAIR_POLICY, USER_POLICY, PROJECT_POLICY,
     RESOURCE_GROUP, IMAGE, IMAGE_ALIAS, IMAGE_REGISTRY, PRESET, AGENT, IDLE_CHECKER, ANNOUNCEMENT,
-    MAINTENANCE, BUDGET,
+    MAINTENANCE, BUDGET, OVERFLOW_RULE,
 )  # fmt: skip

@@ -58,7 +58,7 @@ def explanation_lines(response: Mapping[str, Any]) -> list[str]:
         certainty = _certainty(estimate["certainty"])
         text = f"estimated start: {units.relative(when)}, {units.local(when)} ({certainty})"
         lines += _wrapped(text)
-    return lines + _suggestions(response["sooner"])
+    return lines + _suggestions(response["sooner"]) + _overflow(response["overflow"])
 
 
 def _certainty(label: str) -> str:
@@ -76,6 +76,22 @@ def _suggestions(remedies: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     lines = [_wrapped(remedy["message"], prefix="  - ") for remedy in remedies]
     return ["to start it sooner:", *(line for remedy in lines for line in remedy)]
+
+
+def _overflow(targets: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return lines with the resource groups to which the session may move."""
+    if not targets:
+        return []
+    lines = ["moves to one of these resource groups when it starts there at once:"]
+    for target in targets:
+        at = units.parse_time(target["moves_at"])
+        when = (
+            f"after a wait of {units.duration(target['after_seconds'])}"
+            if at is None
+            else f"from {units.local(at)}"
+        )
+        lines += _wrapped(f"{target['resource_group']}: {when}", prefix="  - ")
+    return lines
 
 
 def _wrapped(text: str, *, prefix: str = "") -> list[str]:

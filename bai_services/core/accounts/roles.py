@@ -240,6 +240,9 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     # The budget of a project, which its members may see.
     "budget.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
     "budget.write": _DOMAIN_WRITES,
+    # Rules of a project by which its pending sessions move to other resource groups.
+    "overflow-rule.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
+    "overflow-rule.write": _DOMAIN_WRITES,
     "price.read": _EVERYONE,
     "price.write": _SUPERADMIN,
     "audit.read": _ADMIN_READS,

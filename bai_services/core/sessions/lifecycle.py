@@ -45,6 +45,8 @@ class Event(StrEnum):
     SUSPEND_REQUESTED = "suspend-requested"  # the session stops, to be resumed later
     # All of its kernels have ended, or a resumed session could not start; its home is kept.
     SUSPENDED = "suspended"
+    # A rule of its project moved the pending session to another resource group.
+    MOVED = "moved"
     RESUMED = "resumed"  # a suspended session waits for resources again
 
 
@@ -67,6 +69,7 @@ S, E = Status, Event
 # the session immediately.
 TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
     (S.PENDING, E.PLACED): S.SCHEDULED,
+    (S.PENDING, E.MOVED): S.PENDING,
     (S.PENDING, E.STOP_REQUESTED): S.CANCELLED,
     (S.PENDING, E.FAILED): S.ERROR,
     (S.SCHEDULED, E.DISPATCHED): S.PREPARING,

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..coded_text import CodedText
 from ..resources import ResourceSlots
+from ..scheduling.overflow import OverflowTarget
 from .records import SessionMount
 
 
@@ -31,8 +32,9 @@ class StartExplanation:
     """The estimated start of a session, and the results of the scheduler's checks.
 
     ``position``: position in the queue. ``ahead``: number of sessions before it. ``sooner``:
-    changes that would let the session start earlier. ``is_complete``: false if no explanation
-    could be computed.
+    changes that would let the session start earlier. ``overflow``: the resource groups to which
+    rules of the project may move the session. ``is_complete``: false if no explanation could be
+    computed.
     """
 
     is_complete: bool
@@ -41,6 +43,7 @@ class StartExplanation:
     checks: Sequence[Mapping[str, Any]]
     estimate: StartEstimate
     sooner: Sequence[Remedy]
+    overflow: Sequence[OverflowTarget] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.sessions.rows import SessionRow
 
 from ..sessions.sessions import Sessions
+from .overflow_targets import OverflowTargets
 from .scheduler import Scheduler
 
 
@@ -33,7 +34,14 @@ class StartExplanations:
     Without a queue, the explanation contains only the stored reasons.
     """
 
-    def __init__(self, sessions: Sessions, scheduler: Scheduler, store: RequestStore) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        scheduler: Scheduler,
+        store: RequestStore,
+        overflow: OverflowTargets,
+    ) -> None:
+        self._overflow = overflow
         self._sessions = sessions
         self._scheduler = scheduler
         self._store = store
@@ -51,7 +59,8 @@ class StartExplanations:
         if why is not None:
             suggestions = [await self._with_names(caller, row, one) for one in why.suggestions]
             why = replace(why, suggestions=tuple(suggestions))
-        return _explained(row, why)
+        overflow = await self._overflow.of(row, choices)
+        return replace(_explained(row, why), overflow=overflow)
 
     async def _with_names(self, caller: Caller, row: SessionRow, one: Suggestion) -> Suggestion:
         """Name the running sessions of the same owner that use an exceeded quota."""

@@ -28,6 +28,7 @@ from bai_services.db.usage.prices import UsagePriceStore
 
 from ..accounts import authorizer
 from ..clock import Clock
+from ..scheduling.overflow_targets import OverflowTargets
 from ..scheduling.scheduler import Scheduler
 from ..scheduling.start_explanations import start_choices, start_estimate, start_explanation
 from .requests.problems import REPORTED, field_of
@@ -47,7 +48,9 @@ class SessionPreviews:
         clock: Clock,
         prices: UsagePriceStore,
         budgets: BudgetStore,
+        overflow: OverflowTargets,
     ) -> None:
+        self._overflow = overflow
         self._requests = requests
         self._request_store = request_store
         self._store = store
@@ -84,6 +87,7 @@ class SessionPreviews:
             start_explanation(found.explanation),
             is_complete=True,
             estimate=start_estimate(found.estimate),
+            overflow=await self._overflow.of_new(row, choices) if found.explanation else (),
         )
         return _response(
             explanation,

@@ -11,6 +11,7 @@ from bai_services.db.cluster.custom_images import CustomImageStore
 from bai_services.db.cluster.image_pulls import ImagePullStore
 from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 from bai_services.db.scheduling.allocations import AllocationStore
+from bai_services.db.scheduling.overflow import OverflowStore
 from bai_services.db.sessions.callbacks import CallbackStore
 from bai_services.db.sessions.deadlines import DeadlineStore
 from bai_services.db.sessions.dependencies import DependencyStore
@@ -38,6 +39,8 @@ from ..context import ManagerContext
 from ..events import Events
 from ..metrics import Metrics
 from ..scheduling.admission_checks import FittingAgents
+from ..scheduling.overflow import Overflow
+from ..scheduling.overflow_targets import OverflowTargets
 from ..scheduling.services import SchedulingServices
 from ..scheduling.start_explanations import StartExplanations
 from ..settings import Settings
@@ -96,6 +99,7 @@ class SessionServices:
     lifetimes: Lifetimes
     activity: SessionActivity
     explanations: StartExplanations
+    overflow: Overflow
     records: SessionRecords
     deadlines: Deadlines
     callbacks: Callbacks
@@ -186,6 +190,8 @@ def session_services(
         is_committing=CustomImageStore(database).is_committing,
     )
     resizes = Resizes(sessions, resize_store, kernels, kernel_resizes, lifecycle, clock, audit)
+    overflow = OverflowStore(database)
+    overflow_targets = OverflowTargets(overflow, UsagePriceStore(database))
     templates = Templates(context, projects)
     planned_stops = PlannedStops(lifecycle, drain_replica)
     return SessionServices(
@@ -205,6 +211,7 @@ def session_services(
             clock,
             UsagePriceStore(database),
             BudgetStore(database),
+            overflow_targets,
         ),
         templates=templates,
         setups=Setups(context, projects, settings.key),
@@ -223,7 +230,18 @@ def session_services(
         ),
         lifetimes=Lifetimes(sessions, time_limits, store, lifecycle, audit),
         activity=SessionActivity(sessions, time_limits, store, clock, audit),
-        explanations=StartExplanations(sessions, scheduling.scheduler, request_store),
+        explanations=StartExplanations(
+            sessions, scheduling.scheduler, request_store, overflow_targets
+        ),
+        overflow=Overflow(
+            context,
+            overflow,
+            request_store,
+            UsagePriceStore(database),
+            scheduling.scheduler,
+            lifecycle,
+            scheduling.lease,
+        ),
         records=SessionRecords(AllocationStore(database)),
         deadlines=Deadlines(
             DeadlineStore(database),

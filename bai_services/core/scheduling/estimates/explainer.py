@@ -8,10 +8,10 @@ from typing import Any
 
 from ...cluster.devices import is_device_slot
 from ...coded_text import CodedText, TextTemplate
-from ...errors import InvalidRequest
 from ...resources import ResourceSlots, format_amount, slot_type
 from ..caps import SESSIONS, Violation, violation_facts
 from ..maintenance import NO_AGENTS
+from ..other_groups import in_group, would_start
 from ..placement import Request
 from ..queue.explain import (
     ACCOUNT,
@@ -270,36 +270,12 @@ class _SuggestionFinder:
         suggestions += self._suggest_quotas()
         return tuple(suggestions)
 
-    def _would_start(self, pending: PendingSession) -> bool:
-        """Return whether a session could start now.
-
-        This requires an active group, free quota, free capacity, and that the session overtakes no
-        session that it must not overtake.
-        """
-        queue = self._queue
-        group_queue = queue.group_queue(pending.request.resource_group)
-        rows, need = queue.quotas.rows(pending.scopes), queue.quotas.need(session_slots(pending))
-        if (
-            not group_queue.state.is_active
-            or group_queue.stopped_by
-            or queue.quotas.exceeds_cap(rows, need)
-        ):
-            return False
-        try:
-            return group_queue.placer.fits(group_queue.placer.prepare(pending.request))
-        except InvalidRequest:
-            return False
-
     def _suggest_groups(self, groups: Sequence[str]) -> list[Suggestion]:
         own = self._pending.request.resource_group
         known = set(self._queue.groups())
         suggestions = []
         for group in sorted(known.intersection(groups) - {own}):
-            request = replace(self._pending.request, resource_group=group, designated_agents=())
-            scopes = tuple(
-                s._replace(id=group) if s.kind == GROUP else s for s in self._pending.scopes
-            )
-            if self._would_start(replace(self._pending, request=request, scopes=scopes)):
+            if would_start(self._queue, in_group(self._pending, group)):
                 text = TextTemplate.TRY_GROUP.text(group=group)
                 suggestions.append(
                     Suggestion(SuggestionKind.RESOURCE_GROUP, text, {"resource_group": group})
@@ -308,7 +284,7 @@ class _SuggestionFinder:
 
     def _would_start_with(self, slots: ResourceSlots) -> bool:
         request = replace(self._pending.request, slots=slots)
-        return self._would_start(replace(self._pending, request=request))
+        return would_start(self._queue, replace(self._pending, request=request))
 
     def _suggest_less(self) -> list[Suggestion]:
         """Suggest smaller amounts of slots with which the session could start now."""

@@ -32,6 +32,7 @@ export type EntityPath =
   | '/schedules'
   | '/session-templates'
   | '/budgets'
+  | '/overflow-rules'
   | '/announcements'
   | '/maintenances'
   | '/reservations'

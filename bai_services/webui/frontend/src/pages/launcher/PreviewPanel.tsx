@@ -1,6 +1,7 @@
 import { Alert, Flex, Progress, Skeleton, Spin, Tag, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { ImageLabel } from '../../components/ImageLabel';
+import { OverflowTargets } from '../../components/OverflowTargets';
 import { SlotTags } from '../../components/SlotTags';
 import { startText } from '../../components/startText';
 import type { SessionPreview } from '../../data/sessions/launch';
@@ -165,6 +166,7 @@ function StartTime({ preview }: { preview: SessionPreview }) {
               </ul>
             </>
           )}
+          <OverflowTargets targets={preview.overflow} />
         </>
       }
     />

@@ -3,6 +3,7 @@ import { Alert, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
+import { OverflowTargets } from '../../../components/OverflowTargets';
 import { startText } from '../../../components/startText';
 import { whyQuery, type Session } from '../../../data/sessions/sessions';
 import { reasonText, statusText, type Reason } from '../../../i18n/reasonText';
@@ -42,6 +43,7 @@ export function WhyPending({ session }: { session: Session }) {
               </ul>
             </>
           )}
+          <OverflowTargets targets={why.overflow} />
         </>
       }
     />
