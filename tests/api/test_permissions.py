@@ -83,7 +83,11 @@ TABLE = [
         {"project": "{project}", "from_group": "default", "to_group": "{group}"},
     ),
     Row("GET /overflow-rules/{overflow_rule}", "ok ok 404 404 404 404 ok 403 403"),
-    Row("PATCH /overflow-rules/{overflow_rule}", "ok ok 404 403 403 403 403 403 403", {"position": 2}),
+    Row(
+        "PATCH /overflow-rules/{overflow_rule}",
+        "ok ok 404 403 403 403 403 403 403",
+        {"position": 2},
+    ),
     Row("DELETE /overflow-rules/{overflow_rule}", "ok ok 404 403 403 403 403 403 403"),
     Row("GET /usage-prices", "ok ok ok ok ok ok ok 403 403"),
     Row("PUT /usage-prices", "ok 403 403 403 403 403 403 403 403", {"prices": []}),

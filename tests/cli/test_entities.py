@@ -72,7 +72,7 @@ def test_nouns_have_the_expected_plurals() -> None:
         "domains", "projects", "users", "keypairs", "keypair policies", "user policies",
         "project policies", "resource groups", "images", "image aliases", "image registries",
         "presets", "agents", "idle checkers",
-        "announcements", "maintenances", "budgets",
+        "announcements", "maintenances", "budgets", "overflow rules",
     ]  # fmt: skip
 
 

@@ -261,7 +261,9 @@ class OverflowStore:
                 sessions.c.resource_group == move.from_group,
                 _IS_MOVABLE,
             )
-            if (await tx.execute(sa.select(sessions.c.id).where(chosen))).first() is None:
+            # The lock prevents that a second manager moves the session at the same time.
+            locked = sa.select(sessions.c.id).where(chosen).with_for_update(key_share=True)
+            if (await tx.execute(locked)).first() is None:
                 return None
             facts = transitions.TransitionValues(reason=reason)
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -70,13 +71,27 @@ async def test_session_moves_after_the_wait_and_starts(
         if one["event"] == "moved"
     ]
     assert entry["reason"] == (
-        "moved from resource group default to cloud after a wait of 30 s; overflow rule of "
+        "moved from resource group default to cloud after a wait of 30s; overflow rule of "
         "project default"
     )
     admin = await api.client("admin")
-    (audit,) = (await admin.get("/audit", action="session.move"))["items"]
+    (audit,) = (await admin.get("/audit-log", action="session.move"))["items"]
     assert audit["details"]["to_group"] == "cloud"
     assert rule["project"] == "default"
+
+
+@pytest.mark.both_databases
+async def test_concurrent_steps_move_a_session_once(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    await with_cloud(api, after_seconds=0)
+    await fill(user)
+    await user.post("/sessions", {"name": "second", "resources": SIX})
+    overflow = api.world.manager.sessions.overflow
+    await asyncio.gather(*(overflow.step() for _ in range(4)))
+    await wait_for_status(user, "second", "SCHEDULED")
+    events = [one["event"] for one in (await user.get("/sessions/second/history"))["items"]]
+    assert events == ["moved", "placed"]
 
 
 async def test_session_stays_if_it_would_not_start(
