@@ -188,7 +188,7 @@ async def test_values_of_cards_have_labels(opened: Opener[Shell]) -> None:
     """
     for name in ("settings?tab=keypairs", "settings?tab=requests", "dashboard", "system"):
         await visit(ui, name)
-        await ui.page.locator(".bai-cards .ant-table-row").first.wait_for()
+        await ui.page.locator(".bai-card-rows .ant-table-row").first.wait_for()
         assert await ui.page.evaluate(unlabelled) == [], name
 
 

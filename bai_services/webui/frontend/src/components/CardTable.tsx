@@ -18,7 +18,9 @@ export function CardTable<T extends object>({
     () => columns.map(column => ({ ...column, ...cellTitle(column.title) })),
     [columns]
   );
-  return <Table<T> {...props} columns={titled} className={`bai-table bai-cards ${className}`} />;
+  return (
+    <Table<T> {...props} columns={titled} className={`bai-table bai-card-rows ${className}`} />
+  );
 }
 
 /** Properties of a column that give its cells the title as an attribute, for the style sheet. */

@@ -141,7 +141,7 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
         columns={columns}
         dataSource={items}
         loading={props.isLoading}
-        className="bai-table bai-cards"
+        className="bai-table bai-card-rows"
         showSorterTooltip={false}
         locale={items.length > 0 ? NO_LOCALE : { emptyText: props.page ? props.empty : NOTHING }}
         {...(rowSelection ? { rowSelection } : {})}
