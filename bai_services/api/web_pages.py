@@ -122,7 +122,7 @@ class WebPageHandler(PageHandler):
             )
             .replace("<title>bai-hub</title>", f"<title>{escape(brand.name)}</title>")
         )
-        if (path or "").partition("/")[0] not in PAGE_NAMES:
+        if (path or "").rstrip("/") not in PAGE_NAMES:
             # The web UI shows its own message for an unknown path.
             self.set_status(404)
         self.set_header("Content-Type", "text/html; charset=utf-8")
@@ -145,5 +145,6 @@ def _built(handler: RequestHandler) -> WebUI:
 PAGES: list[tuple[str, type[RequestHandler]]] = [
     (r"/(assets/[^/]+)", AssetHandler),
     ("", TrailingSlashHandler),
-    (r"/([a-z][a-z-]*(?:/[^/]+)?)?", WebPageHandler),
+    # Addresses that users type have any number of segments, capital letters and a final slash.
+    (r"/(?!api(?:/|$))(.*)", WebPageHandler),
 ]

@@ -103,6 +103,15 @@ async def test_page_of_an_unknown_folder_links_back_to_the_list(opened: Opener[D
     await ui.page.get_by_role("tab", name="Trash").wait_for()
 
 
+async def test_missing_objects_are_reported_in_the_language_of_the_user(
+    opened: Opener[Data],
+) -> None:
+    """The messages of the API are in English."""
+    missing = "folder=00000000-0000-0000-0000-000000000000"
+    ui = await opened(Data, "user2", f"/data?{missing}", locale="ko-KR")
+    await ui.page.get_by_role("alert").get_by_text("대상이 없거나").wait_for()
+
+
 @pytest.mark.checklist("DATA-02", "DATA-04", "DATA-07", "DATA-08")
 async def test_several_folders_are_moved_to_trash_and_one_is_purged(
     opened: Opener[Data], rest: httpx.Client

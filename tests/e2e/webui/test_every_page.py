@@ -179,6 +179,19 @@ async def test_lists_do_not_scroll_sideways(opened: Opener[Shell]) -> None:
         assert await ui.page.evaluate(fits), name
 
 
+async def test_values_of_cards_have_labels(opened: Opener[Shell]) -> None:
+    """On a phone, tables have no header, so each value is shown with the title of its column."""
+    ui = await opened(Shell, "admin", "/settings?tab=keypairs", viewport=NARROW)
+    unlabelled = """() => [...document.querySelectorAll('.ant-table-row > td')].filter(cell =>
+      getComputedStyle(cell).display === 'grid' && cell.dataset.title === undefined &&
+      !cell.matches('.ant-table-selection-column')).map(cell => cell.outerHTML.slice(0, 100))
+    """
+    for name in ("settings?tab=keypairs", "settings?tab=requests", "dashboard", "system"):
+        await visit(ui, name)
+        await ui.page.locator(".bai-card-rows .ant-table-row").first.wait_for()
+        assert await ui.page.evaluate(unlabelled) == [], name
+
+
 async def test_sidebar_shows_the_selected_page(opened: Opener[Shell]) -> None:
     viewport = {"width": 1280, "height": 500}
     ui = await opened(Shell, "admin", "/system", viewport=viewport)

@@ -14,6 +14,7 @@ from tests.hub import RunningHub
 from tests.testbed.wait import wait_until_async
 
 from .conftest import Opener
+from .data_page import Data
 from .entities_page import Entities
 
 if TYPE_CHECKING:
@@ -100,6 +101,23 @@ async def test_model_is_found_cloned_and_deployed(
         finally:
             rest.delete(f"/endpoints/echo-{tag}")
             rest.delete(f"/vfolders/clone-{tag}")
+
+
+@pytest.mark.checklist("DATA-09")
+async def test_deletion_of_a_folder_names_its_model(hub: RunningHub, opened: Opener[Data]) -> None:
+    tag = secrets.token_hex(3)
+    with hub.rest("admin") as admin, models(admin, tag):
+        ui = await opened(Data, "admin", f'/data?filters={{"name__contains":"{tag}"}}')
+        await ui.choose(f"echo-{tag}", "Move to trash")
+        await ui.dialog.get_by_text("This model is removed from the model store:").wait_for()
+        await ui.dialog.get_by_text(f"Echo {tag} 1.2").wait_for()
+        await ui.answer("Cancel")
+        await ui.page.get_by_role("checkbox", name="Select all folders").check()
+        await ui.page.get_by_role("button", name="Move to trash (2)").click()
+        await ui.dialog.get_by_text("These 2 models are removed").wait_for()
+        await ui.dialog.get_by_text(f"Echo large {tag} 1.2").wait_for()
+        await ui.answer("Move to trash")
+        assert checked(admin.get("/models", params={"name__contains": tag}), 200)["total"] == 0
 
 
 async def clone(ui: Entities, name: str) -> None:

@@ -99,6 +99,23 @@ def test_unknown_page_has_the_status_404(hub: RunningHub) -> None:
         assert client.get("/services/bai/nothing", follow_redirects=True).status_code == 404
 
 
+def test_addresses_that_users_type_lead_to_pages(hub: RunningHub) -> None:
+    """A final slash, capital letters and further segments lead to a page, not to a JSON error."""
+    for path in ("sessions/", "Sessions", "data/my/folder", "/example.org"):
+        answer = httpx.get(f"{hub.url}/services/bai/{path}")
+        assert answer.status_code == 302, path
+        assert answer.headers["Location"].startswith("/hub/api/oauth2/authorize?"), path
+    with hub.sign_in("user") as client:
+        for path, status in (("sessions/", 200), ("Sessions", 404), ("data/my/folder", 404)):
+            page = client.get(f"/services/bai/{path}", follow_redirects=True)
+            assert page.status_code == status, path
+            assert "bai-config" in page.text, path
+        # Programs that use a wrong path of the API get an error that they can read.
+        for path in ("api", "api/v1/no-such-list", "api/v2/me"):
+            answer = client.get(f"/services/bai/{path}")
+            assert (answer.status_code, answer.json()["error"]) == (404, "not-found"), path
+
+
 @pytest.mark.checklist("SHELL-05")
 def test_the_manual_is_served_without_sign_in_and_without_other_hosts(hub: RunningHub) -> None:
     page = httpx.get(f"{hub.url}/services/bai/manual/user-guide.html")

@@ -151,6 +151,7 @@ async def test_running_session_has_a_history_and_only_its_owner_has_app_links(
     assert await admin.drawer.get_by_role("link", name="Open").count() == 0
 
 
+@pytest.mark.checklist("SHELL-15")
 async def test_command_palette_opens_a_session_by_name(ui: Sessions, rest: httpx.Client) -> None:
     session_id = create_pending(rest, "webui-palette")
     await ui.open("/start")

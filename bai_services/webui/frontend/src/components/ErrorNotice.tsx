@@ -1,15 +1,18 @@
 import { Alert, Button } from 'antd';
 import { useTranslation } from 'react-i18next';
+import { ApiError } from '../data/client';
 
 /** The error message of the API, with a button to retry. */
 export function ErrorNotice({ error, onRetry }: { error: Error; onRetry?: () => void }) {
-  const { t } = useTranslation();
+  const { t, i18n } = useTranslation();
+  // The messages of the API are in English.
+  const isTranslated = error instanceof ApiError && error.status === 404 && i18n.language !== 'en';
   return (
     <Alert
       type="error"
       showIcon
       style={{ marginBottom: 12 }}
-      title={error.message}
+      title={isTranslated ? t('errors.not-found') : error.message}
       action={onRetry && <Button onClick={onRetry}>{t('errors.retry')}</Button>}
     />
   );

@@ -52,6 +52,8 @@ export function EntityList(props: EntityListProps) {
   const [first] = entity.columns;
   const { views = [] } = entity;
   const filters = search.filters ?? {};
+  // A list without a filter bar can have fixed filters.
+  const isFiltered = search.filters !== undefined && entity.filters.length > 0;
   const hasSelection =
     isWriter &&
     (entity.activation !== undefined || entity.fields.some(field => field.isBulkEditable === true));
@@ -121,7 +123,7 @@ export function EntityList(props: EntityListProps) {
         empty={
           <Empty
             image={Empty.PRESENTED_IMAGE_SIMPLE}
-            description={search.filters ? t('entities.none-found') : actionText(t, entity, 'none')}
+            description={isFiltered ? t('entities.none-found') : actionText(t, entity, 'none')}
           />
         }
         {...(hasSelection ? { rowSelection } : {})}

@@ -3,6 +3,7 @@ import { FilterOutlined, ReloadOutlined } from '@ant-design/icons';
 import { Button, Flex, Grid, Pagination, Table, type TableColumnType, type TableProps } from 'antd';
 import type { SorterResult, SortOrder } from 'antd/es/table/interface';
 import { useTranslation } from 'react-i18next';
+import { cellTitle } from '../CardTable';
 import { CardTools } from './CardTools';
 import { ColumnChoice, useHiddenColumns } from './ColumnChoice';
 import { CsvExport } from './CsvExport';
@@ -73,8 +74,7 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
       if (!hasSpace || hidden.includes(column.key)) {
         return [];
       }
-      // On a phone, each row is a card, in which the style sheet shows the titles of the columns.
-      const shown = { ...column, onCell: () => ({ 'data-title': column.title }) as object };
+      const shown = { ...column, ...cellTitle(column.title) };
       return [column.sorter ? { ...shown, sortOrder: orderOf(column.key) } : shown];
     });
   }, [props.columns, hidden, sort, screens]);
@@ -141,7 +141,7 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
         columns={columns}
         dataSource={items}
         loading={props.isLoading}
-        className="bai-table"
+        className="bai-table bai-card-rows"
         showSorterTooltip={false}
         locale={items.length > 0 ? NO_LOCALE : { emptyText: props.page ? props.empty : NOTHING }}
         {...(rowSelection ? { rowSelection } : {})}

@@ -26,6 +26,18 @@ export const modelQuery = (key: string) =>
     queryFn: ({ signal }) => unwrap(api.GET('/models/{key}', { signal, ...at(key) }))
   });
 
+const MAX_NAMED_MODELS = 20;
+
+/** The models whose files are in the folders, and their number. */
+export const modelsInQuery = (folders: string[]) =>
+  queryOptions({
+    queryKey: ['entities', '/models', 'in', folders],
+    queryFn: ({ signal }) => {
+      const query = { id__in: folders.join(','), limit: MAX_NAMED_MODELS };
+      return unwrap(api.GET('/models', { signal, params: { query } }));
+    }
+  });
+
 export const readmeQuery = (key: string) =>
   queryOptions({
     queryKey: keyOf(key, 'readme'),

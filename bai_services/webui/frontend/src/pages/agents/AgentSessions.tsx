@@ -1,10 +1,11 @@
 import { useState } from 'react';
-import { Segmented, Table } from 'antd';
+import { Segmented } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { personal } from '../../components/personal';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { CardTable } from '../../components/CardTable';
 import { ScrollArea } from '../../components/ScrollArea';
 import { SlotTags } from '../../components/SlotTags';
 import { StatusTag } from '../../components/StatusTag';
@@ -37,7 +38,7 @@ export function AgentSessions({ agent }: { agent: string }) {
       />
       {kernels.error && <ErrorNotice error={kernels.error} />}
       <ScrollArea label={t('agents.tab-sessions')}>
-        <Table<Kernel>
+        <CardTable<Kernel>
           rowKey="id"
           size="small"
           loading={kernels.isPending}

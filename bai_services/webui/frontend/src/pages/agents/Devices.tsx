@@ -1,10 +1,11 @@
-import { Progress, Table, Tag, Typography } from 'antd';
+import { Progress, Tag, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { personal } from '../../components/personal';
 import { numberOf } from '../../components/amount';
 import { formatBytes } from '../../components/bytes';
+import { CardTable } from '../../components/CardTable';
 import { ScrollArea } from '../../components/ScrollArea';
 import { allocationsQuery, type LedgerEntry } from '../../data/cluster/agents';
 import { devicesOf, type Device } from './facts';
@@ -18,7 +19,7 @@ export function Devices({ agent }: { agent: Item }) {
     value === undefined ? t('agents.unknown') : `${Math.round(value)} ${unit}`;
   return (
     <ScrollArea label={t('agents.devices')}>
-      <Table<Device>
+      <CardTable<Device>
         rowKey="id"
         size="small"
         pagination={false}

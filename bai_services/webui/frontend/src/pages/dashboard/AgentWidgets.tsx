@@ -1,9 +1,10 @@
-import { Flex, Statistic, Table, Typography } from 'antd';
+import { Flex, Statistic, Typography } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { labelKey } from '../../components/entities/entity';
 import { readEntitySearch } from '../../components/entities/search';
 import { showValue } from '../../components/entities/showValue';
+import { CardTable } from '../../components/CardTable';
 import { ScrollArea } from '../../components/ScrollArea';
 import type { Item } from '../../data/entities';
 import { AGENTS, Allocation } from '../agents/agents';
@@ -50,7 +51,7 @@ export function ActiveAgents({ query }: { query: DashboardResult }) {
     >
       {({ agents }) => (
         <ScrollArea label={title}>
-          <Table<Item>
+          <CardTable<Item>
             rowKey="id"
             size="small"
             pagination={false}

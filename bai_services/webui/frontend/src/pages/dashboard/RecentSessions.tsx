@@ -1,6 +1,7 @@
-import { Table, Typography, type Breakpoint } from 'antd';
+import { Typography, type Breakpoint } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { CardTable } from '../../components/CardTable';
 import { ScrollArea } from '../../components/ScrollArea';
 import type { Session } from '../../data/sessions/sessions';
 import { Emails, useEmails } from '../sessions/list/Owner';
@@ -33,7 +34,7 @@ export function RecentSessions({ query }: { query: DashboardResult }) {
       {({ recent }) => (
         <Emails value={emails}>
           <ScrollArea label={title}>
-            <Table<Session>
+            <CardTable<Session>
               rowKey="id"
               size="small"
               pagination={false}
@@ -54,7 +55,7 @@ export function RecentSessions({ query }: { query: DashboardResult }) {
                 ...keys.flatMap(key =>
                   all
                     .filter(column => column.key === key)
-                    // The order is fixed. A narrow table scrolls, so no column is hidden.
+                    // The order is fixed. No column is hidden on a phone, because rows are cards there.
                     .map(column => ({ ...column, sorter: false, responsive: EVERY_WIDTH }))
                 )
               ]}

@@ -12,6 +12,7 @@ import {
 import { meQuery } from '../../data/accounts/me';
 import { ChangeFolder, CloneFolder, PurgeFolder, TransferFolder } from './FolderDialogs';
 import { ShareFolder } from './ShareFolder';
+import { LostModels } from './LostModels';
 
 const DIALOGS = {
   share: ShareFolder,
@@ -63,7 +64,12 @@ export function FolderActions({ folder }: { folder: Folder }) {
   const confirm = (name: 'trash' | 'leave', onOk: () => Promise<unknown>) =>
     modal.confirm({
       title: t(`data.${name}-one`, { name: folder.name }),
-      content: t(`data.${name}-help`),
+      content: (
+        <>
+          <p>{t(`data.${name}-help`)}</p>
+          {name === 'trash' && <LostModels folders={[folder]} />}
+        </>
+      ),
       okText: t(`data.${name}`),
       onOk
     });

@@ -19,6 +19,7 @@ import { queries } from '../../data/queries';
 import { useChosenProject } from '../../data/accounts/project';
 import { FolderActions } from './FolderActions';
 import { filtersOfTab, readDataSearch, type DataSearch, type Tab } from './search';
+import { LostModels } from './LostModels';
 
 const USAGE_MODES = ['general', 'model', 'data'] as const;
 const DEFAULT_SORT = 'name';
@@ -146,6 +147,7 @@ function BulkActions(props: { folders: Folder[]; isTrash: boolean; onDone: () =>
           {excluded.length > 0 && (
             <p>{t('data.excluded', { names: excluded.map(({ name }) => name).join(', ') })}</p>
           )}
+          <LostModels folders={managed} />
         </>
       ),
       okText: t(`data.${action}`),

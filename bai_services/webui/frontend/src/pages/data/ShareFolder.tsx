@@ -1,6 +1,7 @@
-import { App, Button, Form, Input, Modal, Select, Table, Tag } from 'antd';
+import { App, Button, Form, Input, Modal, Select, Tag } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
+import { CardTable } from '../../components/CardTable';
 import {
   grantsQuery,
   pendingInvitationsQuery,
@@ -98,11 +99,10 @@ function SharedUsers(props: { folder: Folder; users: SharedUser[]; isLoading: bo
   const { id } = props.folder;
   const onError = (error: Error) => void message.error(error.message);
   return (
-    <Table<SharedUser>
+    <CardTable<SharedUser>
       rowKey="id"
       size="small"
       style={{ marginTop: 16 }}
-      className="bai-table"
       pagination={{ pageSize: PAGE_SIZE, hideOnSinglePage: true, showSizeChanger: false }}
       loading={props.isLoading}
       dataSource={props.users}

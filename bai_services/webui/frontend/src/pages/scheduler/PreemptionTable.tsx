@@ -1,7 +1,8 @@
-import { Flex, Skeleton, Table, Tag, Typography, type TableColumnsType } from 'antd';
+import { Flex, Skeleton, Tag, Typography, type TableColumnsType } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { CardTable } from '../../components/CardTable';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { formatTime } from '../../components/time';
 import { preemptionsQuery, type Preemption } from '../../data/scheduling/preemptions';
@@ -39,8 +40,8 @@ export function PreemptionTable({ group }: { group: string }) {
   return (
     <>
       <Typography.Paragraph type="secondary">{t('preemptions.help')}</Typography.Paragraph>
-      <Table
-        className="bai-table bai-wide-table"
+      <CardTable
+        className="bai-wide-table"
         size="small"
         rowKey="id"
         columns={columns}

@@ -1,7 +1,8 @@
 import type { ReactNode } from 'react';
-import { InputNumber, Table, Typography, type TableColumnsType } from 'antd';
+import { InputNumber, Typography, type TableColumnsType } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { CardTable } from '../../components/CardTable';
 import { personal } from '../../components/personal';
 import { formatTime } from '../../components/time';
 import type { Schedule, ScheduledSession } from '../../data/scheduling/schedule';
@@ -54,8 +55,8 @@ export function QueueTable(props: { schedule: Schedule; mayChange: boolean }) {
       shown={props.schedule.waiting.length}
       total={props.schedule.waiting_count}
     >
-      <Table
-        className="bai-table bai-wide-table"
+      <CardTable
+        className="bai-wide-table"
         size="small"
         rowKey={row => row.session?.id ?? String(row.position)}
         columns={columns}
@@ -95,8 +96,8 @@ export function RunningTable({ schedule }: { schedule: Schedule }) {
       shown={schedule.running.length}
       total={schedule.running_count}
     >
-      <Table
-        className="bai-table bai-wide-table"
+      <CardTable
+        className="bai-wide-table"
         size="small"
         rowKey={row => row.session?.id ?? `${row.starts_at} ${row.kernels[0]?.agent_id}`}
         columns={columns}

@@ -1,7 +1,8 @@
-import { App, Button, Flex, Popconfirm, Table, Tag, Typography } from 'antd';
+import { App, Button, Flex, Popconfirm, Tag, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { CardTable } from '../../components/CardTable';
 import { ScrollArea } from '../../components/ScrollArea';
 import { SecretKey } from '../../components/SecretKey';
 import { formatTime } from '../../components/time';
@@ -23,7 +24,7 @@ export function Keypairs() {
         <ErrorNotice error={keypairs.error} onRetry={() => void keypairs.refetch()} />
       )}
       <ScrollArea label={t('settings.tab-keypairs')}>
-        <Table<Keypair>
+        <CardTable<Keypair>
           rowKey="access_key"
           size="middle"
           loading={keypairs.isPending}

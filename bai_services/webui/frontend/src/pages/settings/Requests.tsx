@@ -1,6 +1,7 @@
-import { Button, Checkbox, Empty, Flex, Input, Table, Tag, Typography } from 'antd';
+import { Button, Checkbox, Empty, Flex, Input, Tag, Typography } from 'antd';
 import { useState } from 'react';
 import { useTranslation } from 'react-i18next';
+import { CardTable } from '../../components/CardTable';
 import { ScrollArea } from '../../components/ScrollArea';
 import {
   clearRequestLog,
@@ -43,7 +44,7 @@ export function Requests({ find, onFind }: RequestsProps) {
         <Button onClick={clearRequestLog}>{t('settings.clear-requests')}</Button>
       </Flex>
       <ScrollArea label={t('settings.tab-requests')}>
-        <Table<LoggedRequest>
+        <CardTable<LoggedRequest>
           rowKey="number"
           size="small"
           pagination={false}

@@ -1,6 +1,7 @@
-import { Flex, Progress, Select, Skeleton, Table, Typography, type TableColumnsType } from 'antd';
+import { Flex, Progress, Select, Skeleton, Typography, type TableColumnsType } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { CardTable } from '../../components/CardTable';
 import { ScrollArea } from '../../components/ScrollArea';
 
 interface RankingSectionProps<Row, G extends string> {
@@ -48,7 +49,7 @@ export function RankingSection<Row extends { key: string }, G extends string>({
       {!data && !error && <Skeleton active />}
       {data && (
         <ScrollArea label={title}>
-          <Table<Row>
+          <CardTable<Row>
             size="small"
             rowKey="key"
             dataSource={[...data.rows]}

@@ -1,9 +1,10 @@
 import { useState } from 'react';
-import { Flex, Input, Segmented, Table, Typography } from 'antd';
+import { Flex, Input, Segmented, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { formatBytes } from '../../components/bytes';
+import { CardTable } from '../../components/CardTable';
 import { ScrollArea } from '../../components/ScrollArea';
 import { hostScopesQuery, type QuotaScope } from '../../data/folders/storage';
 import { QuotaForm } from './QuotaForm';
@@ -58,7 +59,7 @@ export function HostQuotas({ host, isWriter }: HostQuotasProps) {
       </Flex>
       {scopes.error && <ErrorNotice error={scopes.error} />}
       <ScrollArea label={t('quota-scopes.title')}>
-        <Table<QuotaScope>
+        <CardTable<QuotaScope>
           rowKey="scope"
           size="small"
           loading={scopes.isPending}

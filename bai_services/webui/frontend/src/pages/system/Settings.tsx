@@ -9,13 +9,13 @@ import {
   Modal,
   Skeleton,
   Switch,
-  Table,
   Tag,
   Typography
 } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { CardTable } from '../../components/CardTable';
 import { ScrollArea } from '../../components/ScrollArea';
 import { UserText } from '../../components/UserText';
 import { meQuery } from '../../data/accounts/me';
@@ -44,7 +44,7 @@ export function Settings() {
       )}
       {settings && (
         <ScrollArea label={t('configuration.title')}>
-          <Table<Setting>
+          <CardTable<Setting>
             rowKey="name"
             size="small"
             pagination={false}

@@ -1,10 +1,11 @@
-import { Badge, Descriptions, Skeleton, Table, Typography } from 'antd';
+import { Badge, Descriptions, Skeleton, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { config } from '../../config';
 import { formatBytes } from '../../components/bytes';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { Forbidden } from '../../components/Forbidden';
+import { CardTable } from '../../components/CardTable';
 import { ScrollArea } from '../../components/ScrollArea';
 import { pagesFor } from '../../app/pages';
 import { meQuery } from '../../data/accounts/me';
@@ -86,7 +87,7 @@ function Packages({ title, packages }: { title: string; packages: Package[] }) {
     <>
       <Typography.Title level={4}>{title}</Typography.Title>
       <ScrollArea label={title}>
-        <Table<Package>
+        <CardTable<Package>
           rowKey={({ name, version }) => `${name} ${version}`}
           size="small"
           pagination={false}

@@ -1,5 +1,6 @@
-import { Flex, Table, Tag, Typography } from 'antd';
+import { Flex, Tag, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
+import { CardTable } from '../../components/CardTable';
 import type { Outcomes } from '../../data/accounts/users';
 import type { ImportRow } from './csvUsers';
 import { UserText } from '../../components/UserText';
@@ -20,10 +21,9 @@ export function ImportPreview({ rows, outcomes }: ImportPreviewProps) {
       <Typography.Paragraph role="status">
         {t('user-import.totals', { valid: rows.length - invalid, invalid })}
       </Typography.Paragraph>
-      <Table<ImportRow>
+      <CardTable<ImportRow>
         rowKey="number"
         size="small"
-        className="bai-table"
         scroll={{ x: 'max-content' }}
         dataSource={rows}
         columns={[

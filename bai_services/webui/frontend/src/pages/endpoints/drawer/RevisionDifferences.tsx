@@ -1,5 +1,6 @@
-import { Flex, Select, Table, Typography } from 'antd';
+import { Flex, Select, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
+import { CardTable } from '../../../components/CardTable';
 import type { Revision } from '../../../data/serving/endpoints';
 import { differences, type Difference } from '../differences';
 import type { EndpointsSearch } from '../search';
@@ -42,10 +43,9 @@ export function RevisionDifferences({ revisions, search, onChange }: RevisionDif
         {choice('after', after)}
       </Flex>
       {(after?.hidden_fields.length ?? 0) > 0 && <p>{t('endpoints.hidden-settings')}</p>}
-      <Table<Difference>
+      <CardTable<Difference>
         rowKey="path"
         size="small"
-        className="bai-table"
         pagination={false}
         dataSource={differences(before?.settings, after?.settings)}
         locale={{ emptyText: t('endpoints.no-differences') }}

@@ -1,6 +1,7 @@
-import { Button, Table, Typography } from 'antd';
+import { Button, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
+import { CardTable } from '../../../components/CardTable';
 import { formatTime } from '../../../components/time';
 import { replaysQuery, type Replay } from '../../../data/scheduling/replays';
 
@@ -23,8 +24,8 @@ export function RecentReplays({ group, shown, onShow }: RecentReplaysProps) {
       <Typography.Title level={2} className="bai-card-title" style={{ marginBottom: 8 }}>
         {t('replays.recent')}
       </Typography.Title>
-      <Table<Replay>
-        className="bai-table bai-wide-table"
+      <CardTable<Replay>
+        className="bai-wide-table"
         size="small"
         rowKey="id"
         pagination={false}

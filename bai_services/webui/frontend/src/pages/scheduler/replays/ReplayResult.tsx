@@ -1,6 +1,7 @@
 import { useMemo, useState } from 'react';
-import { Flex, Segmented, Table, Typography, type TableColumnsType } from 'antd';
+import { Flex, Segmented, Typography, type TableColumnsType } from 'antd';
 import { useTranslation } from 'react-i18next';
+import { CardTable } from '../../../components/CardTable';
 import { LazyChart } from '../../../components/chart/LazyChart';
 import { formatDuration, formatTime } from '../../../components/time';
 import type { Comparison, GroupWaits, PolicyReport } from '../../../data/scheduling/replays';
@@ -107,8 +108,8 @@ function MeasureTable({ reports, names }: ReportsProps) {
     texts: texts.map(text => (text === 'NaN' ? '–' : text))
   }));
   return (
-    <Table<Row>
-      className="bai-table bai-wide-table"
+    <CardTable<Row>
+      className="bai-wide-table"
       size="small"
       pagination={false}
       dataSource={rows}
@@ -238,8 +239,8 @@ function GroupTable({ reports, names }: ReportsProps) {
           aria-label={t('replays.waits-by')}
         />
       </Flex>
-      <Table<Row>
-        className="bai-table bai-wide-table"
+      <CardTable<Row>
+        className="bai-wide-table"
         size="small"
         pagination={{ pageSize: 10, hideOnSinglePage: true, showSizeChanger: false }}
         dataSource={rows}

@@ -1,8 +1,9 @@
 import { useState } from 'react';
-import { Alert, App, Button, Flex, Skeleton, Table } from 'antd';
+import { Alert, App, Button, Flex, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
+import { CardTable } from '../../../components/CardTable';
 import { ScrollArea } from '../../../components/ScrollArea';
 import { appAddress, appsQuery, appTitle, type SessionApp } from '../../../data/sessions/apps';
 import { meQuery } from '../../../data/accounts/me';
@@ -24,7 +25,7 @@ export function SessionApps({ session }: { session: Session }) {
       {!isOwner && <Alert type="info" showIcon title={t('apps.owner-only')} />}
       {isOwner && !isRunning && <Alert type="info" showIcon title={t('apps.not-running')} />}
       <ScrollArea label={t('sessions.apps')}>
-        <Table<SessionApp>
+        <CardTable<SessionApp>
           rowKey="name"
           size="small"
           pagination={false}

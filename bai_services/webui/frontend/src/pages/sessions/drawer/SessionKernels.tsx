@@ -1,5 +1,6 @@
-import { Button, Progress, Table, Typography } from 'antd';
+import { Button, Progress, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
+import { CardTable } from '../../../components/CardTable';
 import { ScrollArea } from '../../../components/ScrollArea';
 import { formatBytes } from '../../../components/bytes';
 import type { Session } from '../../../data/sessions/sessions';
@@ -24,7 +25,7 @@ export function SessionKernels({ session, onShowLog }: SessionKernelsProps) {
   const usageOf = (kernel: Kernel) => kernel.usage as KernelUsage;
   return (
     <ScrollArea label={t('sessions.kernels')}>
-      <Table<Kernel>
+      <CardTable<Kernel>
         rowKey="id"
         size="small"
         pagination={false}
