@@ -62,7 +62,7 @@ class Setups:
             owner = _own(caller, "setup.read")
         else:
             found = await self._projects.get(caller, project)
-            authorizer.require(caller, "setup.read-project", Target(found.domain, found.id))
+            authorizer.require(caller, "project.read-setup", Target(found.domain, found.id))
             owner = SetupOwner("project", found.id)
         return _without_secrets(await self._store.of(owner))
 
