@@ -216,19 +216,19 @@ TABLE = [
     Row("GET /projects/{project}", "ok ok 404 404 404 404 ok 403 403"),
     Row("PATCH /projects/{project}", "ok ok 404 404 404 404 403 403 403", {"description": "x"}),
     Row("DELETE /projects/{project}", "ok ok 404 404 404 404 403 403 403"),
-    Row("GET /projects/{project}/environ", "ok ok 404 404 404 404 ok 403 403"),
+    Row("GET /projects/{project}/environ", "ok ok 404 404 404 404 403 403 403"),
     Row(
         "PUT /projects/{project}/environ/SEED", "ok ok 404 404 404 404 403 403 403", {"value": "1"}
     ),
     Row("DELETE /projects/{project}/environ/NOTHING", "404 404 404 404 404 404 403 403 403"),
-    Row("GET /projects/{project}/dotfiles", "ok ok 404 404 404 404 ok 403 403"),
+    Row("GET /projects/{project}/dotfiles", "ok ok 404 404 404 404 403 403 403"),
     Row(
         "PUT /projects/{project}/dotfiles/.vimrc",
         "ok ok 404 404 404 404 403 403 403",
         {"content": "x"},
     ),
     Row("DELETE /projects/{project}/dotfiles/.nothing", "404 404 404 404 404 404 403 403 403"),
-    Row("GET /projects/{project}/bootstrap", "ok ok 404 404 404 404 ok 403 403"),
+    Row("GET /projects/{project}/bootstrap", "ok ok 404 404 404 404 403 403 403"),
     Row(
         "PUT /projects/{project}/bootstrap", "ok ok 404 404 404 404 403 403 403", {"script": "true"}
     ),

@@ -123,6 +123,7 @@ class ChecksHandler(APIHandler):
         tag=_TAG,
         body=Definition,
         returns=PipelineCheck,
+        is_expensive=True,
     )
     async def post(self, body: Definition) -> records.PipelineCheck:
         return await self.manager.pipelines.pipelines.validate(self.caller, body.definition)
@@ -134,7 +135,12 @@ class PipelinesHandler(APIHandler):
         return await self.manager.pipelines.pipelines.page(self.caller, query)
 
     @operation(
-        "Create a pipeline", tag=_TAG, body=NewPipeline, returns=Pipeline, status=HTTPStatus.CREATED
+        "Create a pipeline",
+        tag=_TAG,
+        body=NewPipeline,
+        returns=Pipeline,
+        status=HTTPStatus.CREATED,
+        is_expensive=True,
     )
     async def post(self, body: NewPipeline) -> records.Pipeline:
         return await self.manager.pipelines.pipelines.create(self.caller, body.given_fields())
@@ -150,6 +156,7 @@ class PipelineHandler(APIHandler):
         tag=_TAG,
         body=PipelineChange,
         returns=Pipeline,
+        is_expensive=True,
     )
     async def patch(self, key: str, body: PipelineChange) -> records.Pipeline:
         return await self.manager.pipelines.pipelines.update(self.caller, key, body.given_fields())

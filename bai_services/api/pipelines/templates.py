@@ -61,6 +61,7 @@ class TemplatesHandler(APIHandler):
         body=NewPipeline,
         returns=PipelineTemplate,
         status=HTTPStatus.CREATED,
+        is_expensive=True,
     )
     async def post(self, body: NewPipeline) -> records.PipelineTemplate:
         return await self.manager.pipelines.templates.create(self.caller, body.given_fields())
@@ -86,6 +87,7 @@ class ConversionsHandler(APIHandler):
         tag=_TAG,
         body=Conversion,
         returns=ConvertedPipeline,
+        is_expensive=True,
     )
     async def post(self, body: Conversion) -> records.ConvertedPipeline:
         return await self.manager.pipelines.pipelines.convert(

@@ -125,6 +125,8 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "domain.write": _SUPERADMIN,
     "project.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
     "project.write": _DOMAIN_WRITES,
+    # Variables, dotfiles and scripts of a session setup may contain credentials.
+    "project.read-setup": _reaches(R.PROJECT, R.DOMAIN, R.NONE),
     "user.read": _OWN_READS,
     "user.write": _DOMAIN_WRITES,
     "user.change-own": _reaches(R.OWN, R.OWN, R.OWN),

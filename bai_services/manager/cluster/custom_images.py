@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from bai_services.core.accounts.roles import Caller, Owner, Target
+from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
 from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.custom_images import (
     CommitEvent,
@@ -21,7 +21,7 @@ from bai_services.core.cluster.custom_images import (
     labels_of,
 )
 from bai_services.core.cluster.registries import registry_host
-from bai_services.core.errors import Conflict, InvalidTransition, NotFound
+from bai_services.core.errors import Conflict, Forbidden, InvalidTransition, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import ResourceSlots
@@ -110,6 +110,8 @@ class CustomImages:
             If the owner has a custom image with this name.
         QuotaExceeded
             If the owner or the project has too many custom images.
+        Forbidden
+            If the caller may not commit the session, or not share the image so widely.
         """
         authorizer.require(caller, "custom-image.write")
         row = await self._sessions.find_visible(caller, key)
@@ -117,8 +119,7 @@ class CustomImages:
         authorizer.require(caller, "custom-image.write", target_of(row))
         name, labels = check_custom_name(spec["name"]), check_commit_labels(spec.get("labels", {}))
         visibility = Visibility(spec.get("visibility", Visibility.PRIVATE))
-        if visibility is Visibility.PUBLIC:
-            authorizer.require(caller, "custom-image.publish")
+        _require_sharing(caller, visibility, row.domain, row.project_id)
         view = await self._session_store.with_kernels(row.id)
         agent_id = _committing_agent(view)
         custom_id = str(uuid.uuid4())
@@ -165,17 +166,22 @@ class CustomImages:
         Raises
         ------
         Forbidden
-            If the caller may not change it, or publishes it and is not a superadmin.
+            If the caller may not change it, publishes it and is not a superadmin, or shares it
+            with a project and is not a member.
         """
         row = await self._changeable(caller, key)
         values = dict(changes)
         if "name" in values:
             values["name"] = check_custom_name(values["name"])
         if "visibility" in values:
-            values["visibility"] = Visibility(values["visibility"])
-            if values["visibility"] is Visibility.PUBLIC and row.visibility != Visibility.PUBLIC:
-                authorizer.require(caller, "custom-image.publish")
-                values["is_publish_requested"] = False
+            visibility = values["visibility"] = Visibility(values["visibility"])
+            if visibility != row.visibility:
+                _require_sharing(caller, visibility, row.domain, row.project_id)
+                if visibility is Visibility.PUBLIC:
+                    values["is_publish_requested"] = False
+            elif visibility is Visibility.PUBLIC:
+                # Another request may end the publication at the same time.
+                del values["visibility"]
         details = self._audit.changes(fields_of(row), values)
         entry = self._entry(caller, "update", row, **details)
         return _shown(await self._store.update(row.id, values, entry))
@@ -331,6 +337,17 @@ class CustomImages:
             owner_id=row.owner_id,
             name=row.name,
             **details,
+        )
+
+
+def _require_sharing(caller: Caller, visibility: Visibility, domain: str, project_id: str) -> None:
+    """Raise ``Forbidden`` if the caller may not share an image of a project so widely."""
+    if visibility is Visibility.PUBLIC:
+        authorizer.require(caller, "custom-image.publish")
+    is_shared = visibility is Visibility.PROJECT
+    if is_shared and not reaches(caller, "project.read", Target(domain, project_id)):
+        raise Forbidden(
+            "you are not a member of the project of the image", action="custom-image.write"
         )
 
 

@@ -53,11 +53,17 @@ class Setups:
         self._audit = context.audit
 
     async def get(self, caller: Caller, project: str | None = None) -> Setup:
-        """Return a setup without the values of secrets; members may read the setup of a project."""
+        """Return a setup without the values of secrets.
+
+        Members may read the setup of a project, and administrators that of any project of their
+        domain. Its variables, files and script may contain credentials, so monitors may not.
+        """
         if project is None:
             owner = _own(caller, "setup.read")
         else:
-            owner = SetupOwner("project", (await self._projects.get(caller, project)).id)
+            found = await self._projects.get(caller, project)
+            authorizer.require(caller, "project.read-setup", Target(found.domain, found.id))
+            owner = SetupOwner("project", found.id)
         return _without_secrets(await self._store.of(owner))
 
     async def set_variable(

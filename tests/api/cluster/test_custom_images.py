@@ -17,6 +17,7 @@ from bai_services.core.errors import (
     NotFound,
     QuotaExceeded,
 )
+from bai_services.db.cluster.custom_images import CustomImageStore
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -219,6 +220,45 @@ async def test_others_see_an_image_only_when_it_is_shared(api: Api, agent: FakeA
     assert await sees(foreign, made) == everything
     await user.patch(path, {"name": "renamed", "description": "for all"})
     assert (await foreign.get(path))["name"] == "renamed"
+
+
+async def test_a_former_member_does_not_share_an_image_with_the_project(
+    api: Api, agent: FakeAgent
+) -> None:
+    await start(api, agent, "my-lab")
+    made = await commit(api, agent, "tools")
+    user, other, admin = [await api.client(name) for name in ("user", "user2", "domain-admin")]
+    path = f"/custom-images/{made['id']}"
+    await admin.delete("/projects/default/members/user")
+    with pytest.raises(Forbidden, match="not a member"):
+        await user.patch(path, {"visibility": "project"})
+    with pytest.raises(Forbidden, match="not a member"):
+        await user.post("/sessions/my-lab/commit", {"name": "more", "visibility": "project"})
+    assert await sees(other, made) == (False, False, False)
+    await user.patch(path, {"name": "renamed", "visibility": "private"})
+    await admin.patch(path, {"visibility": "project"})
+    assert await sees(other, made) == (True, True, True)
+
+
+async def test_an_owner_does_not_publish_again_what_an_administrator_withdraws(
+    api: Api, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await start(api, agent, "my-lab")
+    made = await commit(api, agent, "tools")
+    user, admin = await api.client("user"), await api.client("admin")
+    path = f"/custom-images/{made['id']}"
+    await admin.patch(path, {"visibility": "public"})
+    update = CustomImageStore.update
+
+    async def withdrawn(*args: Any) -> Any:
+        """Withdraw the publication after the owner's request has read the image."""
+        monkeypatch.setattr(CustomImageStore, "update", update)
+        await admin.patch(path, {"visibility": "private"})
+        return await update(*args)
+
+    monkeypatch.setattr(CustomImageStore, "update", withdrawn)
+    shown = await user.patch(path, {"visibility": "public"})
+    assert shown["visibility"] == "private"
 
 
 async def test_names_of_a_user_are_unique(api: Api, agent: FakeAgent) -> None:

@@ -375,6 +375,46 @@ async def test_only_one_definition_is_parsed_at_a_time(
     assert overlaps == [False] * 6
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/pipeline-checks"),
+        ("POST", "/pipelines"),
+        ("PATCH", "/pipelines/many"),
+        ("POST", "/pipeline-templates"),
+        ("POST", "/pipeline-conversions"),
+    ],
+)
+async def test_definitions_of_a_user_do_not_delay_those_of_others(
+    api: Api, user: Client, monkeypatch: pytest.MonkeyPatch, method: str, path: str
+) -> None:
+    await api.world.manager.folders.start()
+    if method == "PATCH":
+        await create(user, "many", APPROVAL)
+    other = await api.client("user2")
+    arrived: list[str] = []
+    may_end = asyncio.Event()
+
+    async def slow(text: str) -> PipelineDefinition:
+        arrived.append(text)
+        await may_end.wait()
+        return parse_pipeline(text)
+
+    service = api.world.manager.pipelines.pipelines
+    monkeypatch.setattr(service, "parse", slow)
+    monkeypatch.setattr(service, "convert", lambda caller, text, name, target: slow(text))
+    text = text_of("many", APPROVAL)
+    body = {"text" if path == "/pipeline-conversions" else "definition": text}
+    requests = [asyncio.create_task(user.http.request(method, path, json=body)) for _ in range(5)]
+    await wait_until_async(lambda: len(arrived) == 2, 10, "two definitions of user")
+    check = other.http.post("/pipeline-checks", json={"definition": "other"})
+    requests.append(asyncio.create_task(check))
+    await wait_until_async(lambda: "other" in arrived, 10, "a definition of user2")
+    assert arrived == [text, text, "other"]
+    may_end.set()
+    await asyncio.gather(*requests)
+
+
 @pytest.mark.both_databases
 async def test_oldest_ended_run_of_a_user_is_deleted(
     api: Api, user: Client, monkeypatch: pytest.MonkeyPatch
