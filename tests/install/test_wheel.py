@@ -21,7 +21,8 @@ def test_the_wheel_contains_what_a_checkout_builds(wheel: Path) -> None:
     for revision in schema.revisions():
         prefix = f"bai_services/db/migrations/versions/{revision}"
         assert any(name.startswith(prefix) for name in names), revision
-    assert not any("/frontend/" in name for name in names)
+    unwanted = ("/frontend/", "/.built", ".log", ".sqlite", ".pyc")
+    assert not [name for name in names if any(part in name for part in unwanted)]
 
 
 def test_the_installed_program_uses_the_wheel(installed: Path) -> None:

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from traitlets.config import Config
 
-from bai_labext import config_path, settings
+from bai_labext import settings
 from tests.testbed.jupyter import JupyterServer
-from tests.testbed.ports import free_port
-from tests.testbed.wait import wait_until
+from tests.testbed.session_server import session_server
 
 
 def configure(environ: dict[str, str]) -> Config:
@@ -67,34 +66,9 @@ def test_jupyterlab_is_imported_without_slow_steps(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
     home = tmp_path_factory.mktemp("home")
-    # The server does not inherit the environment of the test; its PATH has no code-server.
-    environ = {
-        "HOME": str(home),
-        "PATH": "/usr/bin:/bin",
-        "JUPYTER_CONFIG_PATH": config_path(),
-        "JUPYTER_TOKEN": "secret",
-        "BAI_SESSION_ENGINE": "process",
-    }
-    port = free_port()
-    log = home / "log"
-    with open(log, "wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "jupyter", "lab", f"--port={port}", "--port-retries=0"],
-            env=environ,
-            cwd=home,
-            stdout=output,
-            stderr=output,
-        )
-    server = JupyterServer(f"http://127.0.0.1:{port}/", "secret")
-    try:
-        wait_until(
-            lambda: process.poll() is not None or server.is_ready(), 60, "the Jupyter server"
-        )
-        assert process.poll() is None, log.read_text()
-        yield server
-    finally:
-        process.terminate()
-        process.wait(30)
+    # The folders of this PATH contain no code-server.
+    with session_server(home, {"PATH": "/usr/bin:/bin"}) as running:
+        yield running
 
 
 @pytest.mark.e2e

@@ -41,7 +41,7 @@ from tests.testbed.manager import (
     sqlite_copy,
 )
 from tests.testbed.skip import skip_or_fail
-from tests.testbed.work_units import DOCKER_DEMO_FILES, WorkUnits
+from tests.testbed.work_units import UNIT_OF_FILE, UNIT_OF_FIXTURE, WorkUnits
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
@@ -79,7 +79,6 @@ MARKER_OF_FIXTURE = {
     "postgres_server": "postgres",
     "browser": "browser",
 }
-DOCKER_DEMO_FIXTURES = {"docker_hub", "any_hub"}
 FIXTURE_OF_MARKER = {"docker": "docker_engine", "postgres": "postgres_server"}
 BUILD_TIMEOUT_SECONDS = 1200
 # Files that take more than 20 s on two cores, the longest first; those in ``tests/e2e``, which run
@@ -184,8 +183,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             markers.add("postgres")
         for marker in markers:
             item.add_marker(marker)
-        if names & DOCKER_DEMO_FIXTURES and _path(item) not in DOCKER_DEMO_FILES:
-            raise pytest.UsageError(f"add {_path(item)} to DOCKER_DEMO_FILES")
+        for fixture in names & UNIT_OF_FIXTURE.keys():
+            unit = UNIT_OF_FIXTURE[fixture]
+            if UNIT_OF_FILE.get(_path(item)) != unit:
+                raise pytest.UsageError(f"add {_path(item)} to the files of {unit} in UNITS")
         if "browser" in names:
             # The tests of a worker share one Chromium, which belongs to one event loop.
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)

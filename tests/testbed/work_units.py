@@ -1,4 +1,4 @@
-"""Groups of tests, each run by one worker: a file, or all files with the shared Docker demo."""
+"""Groups of tests, each run by one worker: a file, or all files that share a slow fixture."""
 
 from __future__ import annotations
 
@@ -29,10 +29,18 @@ DOCKER_DEMO_FILES = frozenset(
     )
 )
 
+# The files with tests that use the fixture `wheel`: it is built once instead of once per worker.
+WHEEL = "the wheel"
+WHEEL_FILES = frozenset(("tests/install/test_bundle.py", "tests/install/test_wheel.py"))
+UNITS = {DOCKER_DEMO: DOCKER_DEMO_FILES, WHEEL: WHEEL_FILES}
+UNIT_OF_FILE = {file: unit for unit, files in UNITS.items() for file in files}
+# Fixtures that only the files of a unit may use.
+UNIT_OF_FIXTURE = {"docker_hub": DOCKER_DEMO, "any_hub": DOCKER_DEMO, "wheel": WHEEL}
+
 
 class WorkUnits(LoadFileScheduling):
-    """Send each file to a free worker, but all `DOCKER_DEMO_FILES` to one worker."""
+    """Send each file to a free worker, but all files of one of the `UNITS` to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         path: str = super()._split_scope(nodeid)
-        return DOCKER_DEMO if path in DOCKER_DEMO_FILES else path
+        return UNIT_OF_FILE.get(path, path)

@@ -47,6 +47,27 @@ class SteppedRun:
 
 
 _OPEN = [RunStatus.RUNNING, RunStatus.CANCELLING]
+# These statements run every second. They are built at import, because building one takes longer
+# than running it.
+_WAITING = sa.select(pipeline_runs.c.id).where(pipeline_runs.c.status == RunStatus.WAITING).limit(1)
+_REQUESTED = sa.select(pipeline_runs.c.id).where(
+    pipeline_runs.c.status.in_(_OPEN), pipeline_runs.c.is_due
+)
+_RETRIED = sa.select(pipeline_tasks.c.run_id).where(
+    pipeline_tasks.c.status == TaskStatus.RETRYING,
+    pipeline_tasks.c.retry_at <= sa.bindparam("now"),
+)
+_LIVE_SESSIONS = (
+    sa.select(sessions.c.id)
+    .join_from(pipeline_tasks, sessions, pipeline_tasks.c.session_id == sessions.c.id)
+    .join(pipeline_runs, pipeline_tasks.c.run_id == pipeline_runs.c.id)
+    .where(sessions.c.status.not_in(sorted({*ENDED, Status.TERMINATING})))
+)
+_CANCELLED_SESSIONS = _LIVE_SESSIONS.where(pipeline_runs.c.status == RunStatus.CANCELLING)
+_LEFT_SESSIONS = _LIVE_SESSIONS.where(
+    (pipeline_runs.c.status == RunStatus.CANCELLING)
+    | pipeline_tasks.c.status.not_in(sorted(ACTIVE))
+)
 _SESSION_ENDED = sessions.c.status.in_(sorted(ENDED))
 _UPDATE_RUN = (
     sa.update(pipeline_runs)
@@ -62,6 +83,18 @@ _UPDATE_RUN = (
 )
 
 
+def _runs_of(run_ids: sa.SelectBase) -> sa.Select[Any]:
+    runs = pipeline_runs.c
+    return (
+        sa.select(runs.id, runs.pipeline_id, runs.pipeline_version, runs.owner_id, runs.tasks)
+        .where(runs.id.in_(run_ids), runs.status.in_(_OPEN))
+        .order_by(runs.started_at, runs.id)
+    )
+
+
+_DUE = _runs_of(sa.union(_REQUESTED, _RETRIED))
+
+
 class PipelineStepStore:
     """Reads and writes runs for the pipeline runner. Each public method is one transaction."""
 
@@ -70,6 +103,9 @@ class PipelineStepStore:
 
     async def start_waiting(self, now: datetime) -> int:
         """Start waiting runs, oldest first, within their pipelines' limits; return how many."""
+        async with self._db.read() as tx:
+            if not (await tx.execute(_WAITING)).all():
+                return 0
         runs, others = pipeline_runs.c, pipeline_runs.alias()
         # Count once per pipeline, not once per waiting run.
         running = (
@@ -111,17 +147,12 @@ class PipelineStepStore:
 
     async def due(self, now: datetime, session_ids: Collection[str]) -> list[DueRun]:
         """Return runs that a request or one of the sessions has changed, or with a due retry."""
-        requested = sa.select(pipeline_runs.c.id).where(
-            pipeline_runs.c.status.in_(_OPEN), pipeline_runs.c.is_due
-        )
-        retried = sa.select(pipeline_tasks.c.run_id).where(
-            pipeline_tasks.c.status == TaskStatus.RETRYING, pipeline_tasks.c.retry_at <= now
-        )
+        if not session_ids:
+            return await self._read(_DUE, now=now)
         of_sessions = sa.select(pipeline_tasks.c.run_id).where(
             pipeline_tasks.c.session_id.in_(sorted(session_ids))
         )
-        found = sa.union(requested, retried, *([of_sessions] if session_ids else []))
-        return await self._due(found)
+        return await self._read(_runs_of(sa.union(_REQUESTED, _RETRIED, of_sessions)), now=now)
 
     async def unprocessed(self) -> list[DueRun]:
         """Return the runs with a missing session, or a session that has started or ended.
@@ -141,17 +172,11 @@ class PipelineStepStore:
             )
             .distinct()
         )
-        return await self._due(rows)
+        return await self._read(_runs_of(rows))
 
-    async def _due(self, run_ids: sa.SelectBase) -> list[DueRun]:
-        runs = pipeline_runs.c
-        rows = (
-            sa.select(runs.id, runs.pipeline_id, runs.pipeline_version, runs.owner_id, runs.tasks)
-            .where(runs.id.in_(run_ids), runs.status.in_(_OPEN))
-            .order_by(runs.started_at, runs.id)
-        )
+    async def _read(self, rows: sa.Select[Any], **values: datetime) -> list[DueRun]:
         async with self._db.read() as tx:
-            return records(DueRun, await tx.execute(rows))
+            return records(DueRun, await tx.execute(rows, values))
 
     async def definition(self, run_id: str) -> PipelineDefinition | None:
         """Return the definition of a run; None if the run no longer exists."""
@@ -207,18 +232,8 @@ class PipelineStepStore:
         """Return the live sessions of runs that are being cancelled. With ``is_full``, also return
         live sessions of ended task runs, which a manager without the lease may have created.
         """
-        rows = (
-            sa.select(sessions.c.id)
-            .join_from(pipeline_tasks, sessions, pipeline_tasks.c.session_id == sessions.c.id)
-            .join(pipeline_runs, pipeline_tasks.c.run_id == pipeline_runs.c.id)
-            .where(sessions.c.status.not_in(sorted({*ENDED, Status.TERMINATING})))
-        )
-        is_cancelling = pipeline_runs.c.status == RunStatus.CANCELLING
-        is_left = pipeline_tasks.c.status.not_in(sorted(ACTIVE))
         async with self._db.read() as tx:
-            return list(
-                await tx.scalars(rows.where(is_cancelling | is_left if is_full else is_cancelling))
-            )
+            return list(await tx.scalars(_LEFT_SESSIONS if is_full else _CANCELLED_SESSIONS))
 
 
 def _locked_run(*, is_due: bool, **columns: Any) -> tuple[RunRow, bool]:

@@ -52,6 +52,19 @@ _ROWS = (
     .join_from(endpoint_trials, users, endpoint_trials.c.owner_id == users.c.id)
     .outerjoin(sessions, endpoint_trials.c.id == sessions.c.id)
 )
+# These statements run every second. They are built at import, because building one takes longer
+# than running it.
+_LIVE = _ROWS.where(endpoint_trials.c.ended_at.is_(None)).order_by(
+    endpoint_trials.c.created_at, endpoint_trials.c.id
+)
+_UNENDED_SESSIONS = (
+    sa.select(sessions.c.id)
+    .join_from(endpoint_trials, sessions, endpoint_trials.c.id == sessions.c.id)
+    .where(
+        endpoint_trials.c.ended_at.is_not(None),
+        sessions.c.status.not_in(sa.bindparam("ended", expanding=True)),
+    )
+)
 
 
 class TrialStore:
@@ -101,10 +114,8 @@ class TrialStore:
 
     async def live(self) -> list[TrialRow]:
         """Return the trials that have not ended, oldest first."""
-        rows = _ROWS.where(endpoint_trials.c.ended_at.is_(None))
         async with self._db.read() as tx:
-            order = (endpoint_trials.c.created_at, endpoint_trials.c.id)
-            return records(_row, await tx.execute(rows.order_by(*order)))
+            return records(_row, await tx.execute(_LIVE))
 
     async def set_state(self, trial_id: str, state: Mapping[str, Any]) -> None:
         await self._update(trial_id, {"state": state})
@@ -126,13 +137,8 @@ class TrialStore:
 
     async def unended_sessions(self, ended: Sequence[Status]) -> list[str]:
         """Return the sessions of ended trials with a status that is not in ``ended``."""
-        rows = (
-            sa.select(sessions.c.id)
-            .join_from(endpoint_trials, sessions, endpoint_trials.c.id == sessions.c.id)
-            .where(endpoint_trials.c.ended_at.is_not(None), sessions.c.status.not_in(ended))
-        )
         async with self._db.read() as tx:
-            return list(await tx.scalars(rows))
+            return list(await tx.scalars(_UNENDED_SESSIONS, {"ended": ended}))
 
     async def set_url(self, trial_id: str, url: str) -> None:
         """Store the URL of the server of a trial."""

@@ -69,14 +69,7 @@ class DeadlineStore:
     async def batch(self, now: datetime) -> list[Overdue]:
         """Return the batch sessions that have run longer than their timeout."""
         async with self._db.read() as tx:
-            rows = await tx.execute(
-                sa.select(
-                    sessions.c.id, sessions.c.started_at, sessions.c.batch_timeout_seconds
-                ).where(
-                    sessions.c.status == Status.RUNNING,
-                    sessions.c.batch_timeout_seconds.is_not(None),
-                )
-            )
+            rows = await tx.execute(_WITH_BATCH_TIMEOUT)
             return [
                 Overdue(row.id, row.batch_timeout_seconds)
                 for row in rows
@@ -87,12 +80,7 @@ class DeadlineStore:
         """Return the sessions that have run longer than the policy of their keypair allows."""
         overdue: list[Overdue] = []
         async with self._db.read() as tx:
-            policies = await tx.execute(
-                sa.select(
-                    keypair_policies.c.name,
-                    keypair_policies.c.max_session_lifetime_seconds.label("seconds"),
-                ).where(keypair_policies.c.max_session_lifetime_seconds > 0)
-            )
+            policies = await tx.execute(_POLICIES_WITH_LIFETIME)
             for policy in policies.all():
                 of_policy = sa.select(keypairs.c.access_key).where(
                     keypairs.c.resource_policy == policy.name
@@ -125,6 +113,15 @@ class DeadlineStore:
             ]
 
 
+# These statements run every second. They are built at import, because building one takes longer
+# than running it.
+_GROUPS = sa.select(resource_groups.c.name, resource_groups.c.scheduler_opts)
+_WITH_BATCH_TIMEOUT = sa.select(
+    sessions.c.id, sessions.c.started_at, sessions.c.batch_timeout_seconds
+).where(sessions.c.status == Status.RUNNING, sessions.c.batch_timeout_seconds.is_not(None))
+_POLICIES_WITH_LIFETIME = sa.select(
+    keypair_policies.c.name, keypair_policies.c.max_session_lifetime_seconds.label("seconds")
+).where(keypair_policies.c.max_session_lifetime_seconds > 0)
 # Sessions with an idle timeout of the policy and a recent activity report. Without a recent report,
 # it is unknown whether a session is idle.
 _IDLE_CANDIDATES = (
@@ -154,7 +151,7 @@ def _idleness_of(row: Any) -> Idleness | None:
 
 
 async def _pending_timeouts(tx: AsyncConnection) -> Mapping[str, int]:
-    rows = await tx.execute(sa.select(resource_groups.c.name, resource_groups.c.scheduler_opts))
+    rows = await tx.execute(_GROUPS)
     timeouts = {row.name: (row.scheduler_opts or {}).get("pending_timeout") for row in rows}
     return {name: int(seconds) for name, seconds in timeouts.items() if seconds}
 

@@ -35,8 +35,15 @@ _PAIRS = (
     .order_by(_awaited.c.sequence)
 )
 
-# Built at import, because it runs for every page of sessions.
+# Statements that run often are built at import, because building one takes longer than running it.
 _PAIRS_OF = _PAIRS.where(session_dependencies.c.session_id.in_(sa.bindparam("ids", expanding=True)))
+_OF_PENDING = _PAIRS.join(_pending, session_dependencies.c.session_id == _pending.c.id).where(
+    _pending.c.status == Status.PENDING
+)
+_FAILED_OF_PENDING = _OF_PENDING.where(
+    _awaited.c.status.in_(sorted(ENDED))
+    & sa.not_((_awaited.c.status == Status.TERMINATED) & (_awaited.c.result == Result.SUCCESS))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +69,8 @@ class DependencyStore:
 
         For a session with several failed dependencies, only one is returned.
         """
-        is_failed = _awaited.c.status.in_(sorted(ENDED)) & sa.not_(
-            (_awaited.c.status == Status.TERMINATED) & (_awaited.c.result == Result.SUCCESS)
-        )
         async with self._db.read() as tx:
-            rows = await tx.execute(
-                _PAIRS.join(_pending, session_dependencies.c.session_id == _pending.c.id).where(
-                    _pending.c.status == Status.PENDING, is_failed
-                )
-            )
+            rows = await tx.execute(_FAILED_OF_PENDING)
             return list({row.session_id: _dependency(row) for row in rows}.items())
 
     async def graph(self, session_id: str) -> Graph:
@@ -143,11 +143,7 @@ async def read_dependencies(tx: AsyncConnection, ids: Iterable[str]) -> dict[str
 
 async def read_unmet(tx: AsyncConnection) -> dict[str, list[Dependency]]:
     """Return the unmet dependencies of pending sessions, by session."""
-    rows = await tx.execute(
-        _PAIRS.join(_pending, session_dependencies.c.session_id == _pending.c.id).where(
-            _pending.c.status == Status.PENDING
-        )
-    )
+    rows = await tx.execute(_OF_PENDING)
     unmet: dict[str, list[Dependency]] = defaultdict(list)
     for row in rows:
         dependency = _dependency(row)

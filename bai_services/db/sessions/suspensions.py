@@ -29,6 +29,30 @@ from .session_insert import next_sequences
 _COLUMNS = [suspensions.c[f.name] for f in fields(Suspension)]
 _MAX_ROWS = 500
 
+# These statements run every second. They are built at import, because building one takes longer
+# than running it.
+_PREPARING = (
+    sa.select(*_COLUMNS)
+    .where(suspensions.c.phase == Phase.PREPARING)
+    .order_by(suspensions.c.deadline, suspensions.c.session_id)
+    .limit(_MAX_ROWS)
+)
+_SUSPENDED = (
+    sa.select(*_COLUMNS)
+    .where(suspensions.c.phase == Phase.SUSPENDED)
+    .order_by(suspensions.c.suspended_at, suspensions.c.session_id)
+    .limit(_MAX_ROWS)
+)
+_TO_REQUEUE = _SUSPENDED.where(suspensions.c.purpose == Purpose.REQUEUE)
+_EXPIRED = _SUSPENDED.where(
+    (suspensions.c.expires_at <= sa.bindparam("now"))
+    | (
+        suspensions.c.expires_at.is_(None)
+        & (suspensions.c.purpose == Purpose.SUSPEND)
+        & (suspensions.c.suspended_at <= sa.bindparam("latest"))
+    )
+)
+
 
 class SuspensionStore:
     """Reads and writes suspensions. Each public method is one transaction."""
@@ -133,27 +157,18 @@ class SuspensionStore:
 
     async def preparing(self) -> list[Suspension]:
         """Return the preparations in progress, the earliest deadline first."""
-        async with self._db.read() as tx:
-            rows = await tx.execute(
-                sa.select(*_COLUMNS)
-                .where(suspensions.c.phase == Phase.PREPARING)
-                .order_by(suspensions.c.deadline, suspensions.c.session_id)
-                .limit(_MAX_ROWS)
-            )
-            return [_suspension(dict(row)) for row in rows.mappings()]
+        return await self._read(_PREPARING)
 
     async def to_requeue(self) -> list[Suspension]:
         """Return the suspended sessions that must return to the queue immediately."""
-        return await self._suspended(suspensions.c.purpose == Purpose.REQUEUE)
+        return await self._read(_TO_REQUEUE)
 
     async def expired(self, now: datetime, retention: timedelta) -> list[Suspension]:
         """Return the suspended sessions that were not resumed in time.
 
         ``retention``: the time limit for sessions that could not be resumed.
         """
-        is_failed = suspensions.c.expires_at.is_(None) & (suspensions.c.purpose == Purpose.SUSPEND)
-        is_over = suspensions.c.suspended_at <= now - retention
-        return await self._suspended((suspensions.c.expires_at <= now) | (is_failed & is_over))
+        return await self._read(_EXPIRED, now=now, latest=now - retention)
 
     async def move_to_end_of_queue(self, session_id: str) -> None:
         """Give a suspended session a new sequence number, so that it is behind pending sessions."""
@@ -165,15 +180,10 @@ class SuspensionStore:
                 .values(sequence=sequence)
             )
 
-    async def _suspended(self, condition: sa.ColumnElement[bool]) -> list[Suspension]:
+    async def _read(self, rows: sa.Select[Any], **values: datetime) -> list[Suspension]:
         async with self._db.read() as tx:
-            rows = await tx.execute(
-                sa.select(*_COLUMNS)
-                .where(suspensions.c.phase == Phase.SUSPENDED, condition)
-                .order_by(suspensions.c.suspended_at, suspensions.c.session_id)
-                .limit(_MAX_ROWS)
-            )
-            return [_suspension(dict(row)) for row in rows.mappings()]
+            found = await tx.execute(rows, values)
+            return [_suspension(dict(row)) for row in found.mappings()]
 
 
 def _values(suspension: Suspension) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from typing import Any
@@ -28,12 +29,13 @@ _FIELDS = (
 )  # fmt: skip
 
 
-def built_in_templates() -> list[PipelineTemplate]:
-    """Return the templates that this package contains, by name."""
+@functools.cache
+def built_in_templates() -> Sequence[PipelineTemplate]:
+    """Return the templates that this package contains, by name; parse them once per process."""
     folder = files(__package__).joinpath("built_in")
     texts = [file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".yaml")]
     parsed = [(parse_pipeline(text), text) for text in texts]
-    return [
+    return tuple(
         PipelineTemplate(
             id=definition.name,
             created_at=None,
@@ -50,7 +52,7 @@ def built_in_templates() -> list[PipelineTemplate]:
             definition=text,
         )
         for definition, text in sorted(parsed, key=lambda each: each[0].name)
-    ]
+    )
 
 
 class PipelineTemplates:
