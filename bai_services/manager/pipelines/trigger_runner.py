@@ -140,6 +140,9 @@ class PipelineTriggerRunner:
                 await self._search(row)
             except Unavailable as error:
                 log.info("trigger %s of pipeline %s waits: %s", row.name, row.pipeline, error)
+            except Exception:
+                # A defect that one trigger causes must not stop the others.
+                log.exception("trigger %s of pipeline %s failed", row.name, row.pipeline)
 
     async def _search(self, row: PipelineTriggerRow) -> None:
         """Search the folder of a trigger once.
