@@ -154,7 +154,10 @@ def test_partitioned_node_stops_its_batch_session_which_then_runs_elsewhere(
         assert max(first) < min(second)
         # The node has sent the output of the first attempt, with what it wrote after SIGTERM.
         log = wait_until(lambda: _log_with(cluster, batch, "saved"), 60, "the output")
-        outputs = [line.split(" at ")[0] for line in log.splitlines() if line]
+        lines_of_interest = ("attempt", "saved", "-----")
+        outputs = [
+            line.split(" at ")[0] for line in log.splitlines() if line.startswith(lines_of_interest)
+        ]
         assert outputs == ["attempt 0", "saved", "----- attempt 1 ended", "attempt 1"], log
     finally:
         node.reconnect()
