@@ -93,6 +93,16 @@ class Engine(ABC):
             If the kernel does not run.
         """
 
+    async def stop(self, task: Task) -> None:
+        """Stop a kernel; unlike ``remove``, keep its output.
+
+        Raises
+        ------
+        Unavailable
+            If the engine does not respond.
+        """
+        await self.remove(task)
+
     @abstractmethod
     async def log(self, task: Task) -> str | None:
         """Return the end of a kernel's output; None if the kernel has no output."""

@@ -19,6 +19,7 @@ from bai_services.core.errors import BaiError, Conflict, NotFound, Unavailable
 from bai_services.core.resources import format_amount
 from bai_services.core.sessions.agent_launch import may_prepare
 from bai_services.core.sessions.launch_plan import Mount
+from bai_services.core.sessions.logs import MAX_LOG_BYTES, truncated
 from bai_services.core.sessions.setup import SETUP_FILE, SETUP_FILE_VARIABLE
 from bai_services.span_content import Attribute, Span
 
@@ -135,12 +136,14 @@ class WorkExecutor:
             "logs": self._log,
         }
         handler = handlers.get(task.kind)
+        earlier_log = None
         try:
             if handler is None:
                 raise NotFound(f"this agent does not support work items of kind {task.kind!r}")
             if task.kind in _EXCLUSIVE:
                 lock = self._locks.setdefault(task.kernel_id, asyncio.Lock())
                 async with lock:
+                    earlier_log = await asyncio.to_thread(self._earlier_log, task)
                     facts = await handler(task)
             else:
                 facts = await handler(task)
@@ -154,6 +157,8 @@ class WorkExecutor:
         if "error" in facts:
             span.fail(facts["error"]["message"], facts["error"]["code"])
         facts["attempt"] = task.attempt
+        if earlier_log is not None:
+            facts["earlier_log"] = earlier_log
         state = "failed" if "error" in facts else "done"
         is_removable = await self._link.deliver(task.to_report(state, **facts))
         if is_removable:
@@ -345,7 +350,11 @@ class WorkExecutor:
         async with self._locks.setdefault(task.kernel_id, asyncio.Lock()):
             await self._launches.refuse(task)
             # This sends SIGTERM first, so that the command can save its state.
-            await self._engine.remove(task)
+            await self._engine.stop(task)
+            # The manager stores the output when this machine reaches it again.
+            output = await self._engine.log(task)
+            if output and await asyncio.to_thread(self._folders.log, folder.name) is None:
+                await asyncio.to_thread(self._folders.write_log, folder.name, output)
             await self._clear(task)
             observed = await self._engine.observe()
             running = {kernel.kernel_id for kernel in observed or () if kernel.is_running}
@@ -361,6 +370,21 @@ class WorkExecutor:
             await self._launches.forget(task)
             if not await asyncio.to_thread(self._folders.remove, task.folder):
                 log.warning("files of session %s could not be deleted", task.session_id)
+
+    def _earlier_log(self, task: Task) -> dict[str, Any] | None:
+        """Return the output of a kernel that was stopped without the manager, or that ran before
+        the attempt which is prepared; None if there is none.
+
+        The work item deletes this output.
+        """
+        folder = next((f for f in self._folders.all() if f.kernel_id == task.kernel_id), None)
+        if folder is None or task.kind not in ("prepare", "remove", "stop", "terminate"):
+            return None
+        is_before = task.kind == "prepare" and folder.attempt < task.attempt
+        text = self._folders.log(folder.name) if folder.is_fenced or is_before else None
+        if not text:
+            return None
+        return {"attempt": folder.attempt, "log": truncated(text, MAX_LOG_BYTES // 2)}
 
     def _folder_of(self, task: Task) -> str:
         """Return the name of a kernel's folder. It is found by the kernel's id, because the work

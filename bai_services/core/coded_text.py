@@ -125,6 +125,15 @@ class TextTemplate(Enum):
         "{starts_at}"
     )
     PREEMPTS = "{count:running session} will be stopped for it; it starts at about {starts_at}"
+    CAN_BE_PREEMPTED = (
+        "after its start, it can be stopped for sessions of higher priority: its priority is "
+        "{priority}, and resource group {group} preempts sessions up to priority {limit}"
+    )
+    ABOVE_PREEMPTIBLE_PRIORITY = (
+        "it cannot be preempted: its priority is {priority}, and resource group {group} preempts "
+        "sessions up to priority {limit}"
+    )
+    NOT_PREEMPTIBLE = "it cannot be preempted: it was created as not preemptible"
     MAINTENANCE = "maintenance: {reason}"
     MAINTENANCE_UNTIL = "maintenance until {ends_at}: {reason}"
     MAINTENANCE_AHEAD = (

@@ -15,6 +15,9 @@ import psutil
 
 from bai_services.client import Client
 from bai_services.core.errors import Conflict
+from bai_services.core.sessions.lifecycle import Event
+from bai_services.db.sessions.store import SessionStore
+from bai_services.db.sessions.transitions import TransitionValues
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until, wait_until_async
 
@@ -140,6 +143,34 @@ async def test_usage_and_log_of_a_session_are_reported(
     await wait_until_async(is_seen, 30, "the reported usage")
     answer = await user.get(f"/sessions/{session['id']}/logs")
     assert "hello" in json.dumps(answer)
+
+
+async def test_log_of_an_earlier_attempt_is_sent_before_it_is_removed(
+    api: Api, agents: Agents, user: Client
+) -> None:
+    agent = await agents.start()
+    session = await create_prepared(user)
+    path = f"/sessions/{session['id']}"
+    await plan_of(api, session)
+    await api.hub.post(f"{path}/started", {"container_id": "c1"})
+    log = agent.home / "sessions" / session["id"] / "session.log"
+    log.write_text("epoch 1\n")
+    store = SessionStore(api.world.manager.database)
+    stop = TransitionValues(reason="preempted", is_requeued_at_end=True)
+    await store.move(session["id"], Event.STOP_REQUESTED, api.world.clock(), stop)
+    # The Hub could not read the output.
+    await api.hub.post(f"{path}/exited", {"reason": "stopped", "reason_code": "stopped"})
+
+    async def log_of_both_attempts() -> str:
+        text = str((await user.get(f"{path}/logs"))["log"])
+        return text if "epoch 1" in text else ""
+
+    text = await wait_until_async(log_of_both_attempts, 60, "the output of the first attempt")
+    output, separator = text.splitlines()
+    assert output == "epoch 1"
+    assert separator.endswith(": preempted -----")
+    await wait_for_session(user, session["id"], lambda s: s["status"] == "PREPARED")
+    assert not log.exists()
 
 
 async def test_restarted_agent_terminates_processes_of_ended_session(

@@ -60,6 +60,12 @@ async def test_report_has_the_sums_of_groups_and_intervals(api: Api) -> None:
         (first, "llm/*"): (2, 30, 5),
         (first, "chat/other"): (2, 30, 5),
     }
+    # A token has the owner of its endpoint.
+    found = await admin.get("/endpoint-usage", since=since, by="token")
+    owners = {row["name"]: row["owner"] for row in found["rows"]}
+    assert owners == {"llm/app": "user", "llm/*": "user", "chat/other": "user2"}
+    found = await admin.get("/endpoint-usage", since=since, by="project")
+    assert [row["owner"] for row in found["rows"]] == [""]
     assert await sums(admin, since=since, by="user") == {
         (first, "user"): (6, 90, 15),
         (first, "user2"): (2, 30, 5),

@@ -156,7 +156,7 @@ async def test_usage_report_of_endpoints(bai: Bai, api: Api) -> None:
     await report_use(api, "g1", token["id"], ANONYMOUS + llm["id"])
     words = ("service", "usage-report", "--by", "token", "--every", "day", "--endpoint", "llm")
     shown = (await bai(*words, by="user")).stdout
-    assert re.search(r"\d{4}-\d\d-\d\d +llm/app +2 +30 +5\b", shown)
+    assert re.search(r"\d{4}-\d\d-\d\d +llm/app +user +2 +30 +5\b", shown)
     assert "llm/(no token)" in shown
     total = await bai("admin", "endpoint-usage", "--by", "total", "--json", by="admin")
     assert [row["requests"] for row in total.document["rows"]] == [4]

@@ -63,7 +63,8 @@ class Cluster:
         return self.start(
             username,
             type="batch",
-            startup_command="while :; do echo $BAI_RESTART_COUNT $(date +%s.%N) >> count/log; "
+            startup_command="echo attempt $BAI_RESTART_COUNT; trap 'echo saved; exit 143' TERM; "
+            "while :; do echo $BAI_RESTART_COUNT $(date +%s.%N) >> count/log; "
             "sleep 0.2; done",
             mounts=[{"vfolder": folder["name"], "path": "count", "permission": "rw"}],
         )

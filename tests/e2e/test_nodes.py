@@ -152,11 +152,25 @@ def test_partitioned_node_stops_its_batch_session_which_then_runs_elsewhere(
         first = [float(at) for attempt, at in lines if attempt == "0"]
         second = [float(at) for attempt, at in lines if attempt == "1"]
         assert max(first) < min(second)
+        # The node has sent the output of the first attempt, with what it wrote after SIGTERM.
+        log = wait_until(lambda: _log_with(cluster, batch, "saved"), 60, "the output")
+        lines_of_interest = ("attempt", "saved", "-----")
+        outputs = [
+            line.split(" at ")[0] for line in log.splitlines() if line.startswith(lines_of_interest)
+        ]
+        assert outputs == ["attempt 0", "saved", "----- attempt 1 ended", "attempt 1"], log
     finally:
         node.reconnect()
         stop(rest, batch["id"])
         stop(cluster.hub.rest("admin"), interactive["id"])
         checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
+
+
+def _log_with(cluster: Cluster, session: JSON, text: str) -> str:
+    """Return the log of a session if it contains a text, else ""."""
+    path = f"/sessions/{session['id']}/logs"
+    log = str(checked(cluster.hub.rest("user").get(path), 200)["log"])
+    return log if text in log else ""
 
 
 def _status_info(cluster: Cluster, username: str, session: JSON) -> str:

@@ -108,7 +108,17 @@ async def test_batch_session_of_a_lost_agent_starts_elsewhere(
     await cluster.agent.beat([FakeAgent.running(item)])
     cluster.clock.advance(seconds=21)
     await cluster.agent.beat([FakeAgent.running(item, is_running=False, fenced_attempt=0)])
-    assert [one["kind"] for one in await cluster.agent.work()] == ["remove"]
+    (removal,) = await cluster.agent.work()
+    assert removal["kind"] == "remove"
+    # The output of the first attempt was on the lost machine.
+    (first,) = await cluster.store.earlier_logs(session.id)
+    assert (first.attempt, first.log) == (0, "")
+    assert "a1" in first.reason
+    await other.report(removal, earlier_log={"attempt": 0, "log": "forged\n"})
+    await cluster.agent.report(removal, earlier_log={"attempt": 0, "log": "epoch 1\n"})
+    await cluster.agent.report(removal, earlier_log={"attempt": 0, "log": "again\n"})
+    (first,) = await cluster.store.earlier_logs(session.id)
+    assert first.log == "epoch 1\n"
     assert (await cluster.store.find(session.id)).status is Status.RUNNING
 
 
@@ -134,8 +144,11 @@ async def test_kernel_that_its_agent_has_stopped_is_requeued_when_the_agent_retu
     (order,) = await wait_until_async(lambda: cluster.agent.work(5), 30, "the order")
     assert order["kind"] == "terminate"
     end = {"exit_code": None, "reason_code": "stopped", "reason": "stopped"}
-    await cluster.agent.report(order, attempt=0, end=end)
+    output = {"attempt": 0, "log": "epoch 1\n"}
+    await cluster.agent.report(order, attempt=0, end=end, earlier_log=output)
     again = await prepared(cluster.agent, AGENT_STARTS)
+    (first,) = await cluster.store.earlier_logs(session.id)
+    assert first.log == "epoch 1\n"
     # A late heartbeat about the first attempt does not stop the second one.
     await cluster.agent.beat([{**fenced, "fenced_attempt": 0}])
     await started(cluster, cluster.agent, session, again, AGENT_STARTS)

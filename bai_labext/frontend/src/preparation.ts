@@ -51,7 +51,8 @@ export interface PreparationState {
 export class Preparation {
   private readonly page = UUID.uuid4();
   private deadline: string | null = null;
-  private countdown: { notification: string; timer: number } | null = null;
+  private countdown: { notification: string; timer: number; silencer?: MutationObserver } | null =
+    null;
   private statusInfo = '';
   private wasUnreachable = false;
   private isSaving = false;
@@ -186,11 +187,14 @@ export class Preparation {
         time: duration(Math.max(0, (endsAt - Date.now()) / 1000))
       });
     const notification = Notification.warning(text(), { autoClose: false });
+    const silencer = new MutationObserver(() => silence(notification));
     const timer = window.setInterval(() => {
+      // Each update replaces the element.
+      silencer.observe(document.body, { childList: true, subtree: true });
       Notification.update({ id: notification, message: text() });
       this.saveBefore(endsAt);
     }, 1000);
-    this.countdown = { notification, timer };
+    this.countdown = { notification, timer, silencer };
     this.planned.announce({ endsAt, purpose: ahead.purpose, requestedBy: ahead.requested_by });
   }
 
@@ -213,6 +217,7 @@ export class Preparation {
   private endCountdown(): void {
     if (this.countdown) {
       window.clearInterval(this.countdown.timer);
+      this.countdown.silencer?.disconnect();
       Notification.dismiss(this.countdown.notification);
       this.countdown = null;
     }
@@ -308,4 +313,12 @@ async function showText(title: string, text: string, close: string): Promise<voi
     body: React.createElement('div', { style }, text),
     buttons: [Dialog.okButton({ label: close })]
   });
+}
+
+/** Let screen readers announce a notification only once: its element is an alert. */
+function silence(notification: string): void {
+  document
+    .getElementById(notification)
+    ?.querySelector('[role=alert]')
+    ?.setAttribute('aria-live', 'off');
 }

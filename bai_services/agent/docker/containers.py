@@ -194,7 +194,15 @@ class DockerEngine(Engine):
         if self._egress.allow_url(url):
             self._networks_with_rules = None
 
+    async def stop(self, task: Task) -> None:
+        await self._change_each(task, _stopper)
+
     async def remove(self, task: Task) -> None:
+        await self._change_each(task, _remover)
+
+    async def _change_each(
+        self, task: Task, make: Callable[[str, float], Callable[[docker.APIClient], None]]
+    ) -> None:
         filters = self._filters(task)
 
         def find(client: docker.APIClient) -> list[str]:
@@ -202,7 +210,7 @@ class DockerEngine(Engine):
 
         try:
             for container_id in await self._calls.run("query", find):
-                await self._calls.run("change", _remover(container_id, self._stop_grace_seconds))
+                await self._calls.run("change", make(container_id, self._stop_grace_seconds))
         except docker.errors.APIError as error:
             raise Unavailable(
                 f"the Docker engine rejected the request: {error.explanation}"
@@ -362,6 +370,10 @@ def set_limits(client: docker.APIClient, container_id: str, slots: Mapping[str, 
         response.raise_for_status()
     except requests.exceptions.HTTPError as error:
         raise docker.errors.create_api_error_from_http_exception(error) from error
+
+
+def _stopper(container_id: str, grace_seconds: float) -> Callable[[docker.APIClient], None]:
+    return lambda client: client.stop(container_id, timeout=round(grace_seconds))
 
 
 def _remover(container_id: str, grace_seconds: float) -> Callable[[docker.APIClient], None]:

@@ -30,8 +30,9 @@ LOG_LIMIT_BYTES = 256 * 1024
 KERNEL_FILE = "kernel.json"
 LAUNCH_FILE = "launch.json"
 EXIT_FILE = "exit.json"
+LOG_FILE = "session.log"
 # Files that remain in the folder of a kernel whose session will run again.
-KEPT_ENTRIES = frozenset({"home", "session.log"})
+KEPT_ENTRIES = frozenset({"home", LOG_FILE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +162,15 @@ class Folders:
             return None
 
     def begin_attempt(self, name: str, attempt: int) -> None:
-        """Store the marker of a prepared attempt, and delete the exit status of an earlier one.
+        """Store the marker of a prepared attempt; delete exit status and log of an earlier one.
 
         Raises
         ------
         BaiError
             See ``set_marker``.
         """
-        (self.path(name) / EXIT_FILE).unlink(missing_ok=True)
+        for file in (EXIT_FILE, LOG_FILE):
+            (self.path(name) / file).unlink(missing_ok=True)
         self.set_marker(name, Marker(attempt))
 
     def set_marker(self, name: str, marker: Marker) -> None:
@@ -209,12 +211,25 @@ class Folders:
     def log(self, name: str) -> str | None:
         """Return the last ``LOG_LIMIT_BYTES`` of a kernel's output; None if there is no log."""
         try:
-            with open(self.path(name) / "session.log", "rb") as file:
+            with open(self.path(name) / LOG_FILE, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 file.seek(max(0, size - LOG_LIMIT_BYTES))
                 return file.read(LOG_LIMIT_BYTES).decode(errors="replace")
         except OSError:
             return None
+
+    def write_log(self, name: str, text: str) -> None:
+        """Store the output of a kernel whose container is removed.
+
+        Raises
+        ------
+        BaiError
+            If the output cannot be stored.
+        """
+        try:
+            write_atomically(self.path(name) / LOG_FILE, text)
+        except OSError as error:
+            raise folder_error(error) from error
 
     def keep_home(self, name: str) -> bool:
         """Unmount a kernel's directories and delete all files in its folder except its home and its

@@ -187,6 +187,13 @@ class KernelEnd(_AgentBody):
     reason: str = ""
 
 
+class EarlierLog(_AgentBody):
+    """The output of an earlier attempt of a kernel, which was still on the machine."""
+
+    attempt: Annotated[int, Field(ge=0, le=2**31 - 1)]
+    log: str
+
+
 class WorkReport(_AgentBody):
     work_id: ShortText = ""
     kind: Literal[
@@ -222,6 +229,7 @@ class WorkReport(_AgentBody):
     attempt: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     container_id: ShortText = ""
     end: KernelEnd | None = None
+    earlier_log: EarlierLog | None = None
 
 
 class WorkReported(ResponseModel):

@@ -76,13 +76,15 @@ class EndpointUsageRow(ResponseModel):
     """Answered requests of one group in one interval, and the tokens of language models.
 
     The name of a token is ``ENDPOINT/TOKEN``. TOKEN is empty for the chat page, and ``*`` for
-    requests without a token.
+    requests without a token. ``owner`` is the owner of the endpoint; "" for groups of several
+    endpoints.
     """
 
     start: datetime
     end: datetime
     key: str
     name: str
+    owner: str
     requests: int
     input_tokens: int
     output_tokens: int

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from bai_services.core.usage.model import HOUR, Dimension, EndpointDimension
+from bai_services.core.usage.model import HOUR, OF_ONE_OWNER, Dimension, EndpointDimension
 from bai_services.core.usage.periods import Every
 
 from .. import output
@@ -26,7 +26,7 @@ from ..command import (
 
 # By importance: on a narrow terminal, the last columns are omitted.
 _COLUMNS = ("start", "name", "slot", "allocated", "used", "wasted", "waited", "cost", "energy")
-_ENDPOINT_COLUMNS = ("start", "name", "requests", "input_tokens", "output_tokens")
+_ENDPOINT_COLUMNS = ("start", "name", "owner", "requests", "input_tokens", "output_tokens")
 _UNKNOWN = "unknown"
 _JOULES_PER_KWH = 3_600_000
 # Texts for requests without a token of the owner, by the name of the token in reports.
@@ -228,7 +228,9 @@ async def _report_endpoints(
     if as_json:
         output.print_json(report)
         return
-    _print_report(report, _ENDPOINT_COLUMNS, _endpoint_texts, empty="no requests in this period")
+    has_owner = report["by"] in OF_ONE_OWNER
+    columns = [column for column in _ENDPOINT_COLUMNS if has_owner or column != "owner"]
+    _print_report(report, columns, _endpoint_texts, empty="no requests in this period")
 
 
 def _endpoint_texts(row: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import bisect
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 # The API limits a request body to 1 MiB; 4 KiB are reserved for the other fields of a report.
 MAX_LOG_BYTES = 2**20 - 4096
@@ -23,6 +25,52 @@ class SearchResult:
 
     lines: tuple[tuple[int, str], ...]
     total: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLog:
+    """The output of an earlier attempt of a session that has returned to the queue.
+
+    ``attempt`` counts from 0. ``log`` is empty if the output is unknown, such as while the agent is
+    lost.
+    """
+
+    attempt: int
+    ended_at: datetime
+    reason: str
+    log: str
+
+    @property
+    def separator(self) -> str:
+        """The line between this attempt and the next one."""
+        reason = " ".join(self.reason.split()) or "stopped"
+        return (
+            f"----- attempt {self.attempt + 1} ended at "
+            f"{self.ended_at.replace(tzinfo=None):%Y-%m-%dT%H:%M:%SZ}: {reason} -----\n"
+        )
+
+
+def joined_log(attempts: Sequence[AttemptLog], current: str, max_characters: int) -> str:
+    """Return the last characters of the output of all attempts, each with a line at its end.
+
+    Without attempts, the result is ``current``. The lines have timestamps only if the lines of all
+    attempts have timestamps.
+    """
+    if not attempts:
+        return current
+    parts = [one.log for one in attempts]
+    keeps_times = all(is_timed(text) for text in (*parts, current) if text)
+    joined = ""
+    for one in attempts:
+        text = one.log if keeps_times else without_times(one.log)
+        time = f"{one.ended_at.replace(tzinfo=None).isoformat(timespec='microseconds')}000Z "
+        line_break = "" if not text or text.endswith("\n") else "\n"
+        joined += f"{text}{line_break}{time if keeps_times else ''}{one.separator}"
+    joined += current if keeps_times else without_times(current)
+    if len(joined) <= max_characters:
+        return joined
+    cut = joined[-max_characters:]
+    return cut.partition("\n")[2] or cut
 
 
 def is_timed(text: str) -> bool:

@@ -51,6 +51,10 @@ class EndpointDimension(StrEnum):
     DOMAIN = "domain"
 
 
+# Groups whose requests are those of one endpoint.
+OF_ONE_OWNER = frozenset({EndpointDimension.ENDPOINT, EndpointDimension.TOKEN})
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     """The groups to which usage belongs: the columns by which reports are grouped."""

@@ -17,6 +17,7 @@ from ..audit import record
 from ..database import Database
 from ..records import records
 from ..serving.routes_version import bump_routes
+from ..sessions import attempt_logs
 from ..tables.accounts import keypairs, known_sign_in_addresses, memberships, users
 from ..tables.advance_reservations import advance_reservations
 from ..tables.apps import app_shares
@@ -174,6 +175,8 @@ class UserPurgeStore:
                 )
             )
             await tx.execute(mails.delete().where(mails.c.recipient == email))
+            own_kernels = sa.select(kernels.c.id).where(kernels.c.session_id.in_(own_sessions))
+            await attempt_logs.remove(tx, own_kernels)
             await tx.execute(
                 kernels.update().where(kernels.c.session_id.in_(own_sessions)).values(log=None)
             )

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.serving.gateway_records import ANONYMOUS
 from bai_services.core.serving.records import EndpointUsage
-from bai_services.core.usage.model import EndpointDimension
+from bai_services.core.usage.model import OF_ONE_OWNER, EndpointDimension
 from bai_services.core.usage.periods import KEPT_FOR
 
 from ..database import Database
@@ -62,11 +62,15 @@ class EndpointUsageScope:
 
 @dataclass(frozen=True, slots=True)
 class EndpointSum:
-    """Requests of a group in a period. ``name`` is "" if the key has no name in the records."""
+    """Requests of a group in a period. ``name`` is "" if the key has no name in the records.
+
+    ``owner_id`` is the owner of the endpoint, if the group is an endpoint or a token.
+    """
 
     day: datetime | None  # None: the whole period
     key: str
     name: str
+    owner_id: str
     requests: int
     input_tokens: int
     output_tokens: int
@@ -91,7 +95,10 @@ class UsageStore:
         key, name = _grouping(scope.by)
         day: sa.ColumnElement[Any] = t.day if by_day else sa.null()
         sums = [sa.func.sum(t[count]) for count in _COUNTS]
-        query = sa.select(day, key, name, *sums).where(t.day >= since, t.day < until)
+        owner: sa.ColumnElement[str] = sa.literal("", sa.String())
+        if scope.by in OF_ONE_OWNER:
+            owner = sa.func.max(t.owner_id)
+        query = sa.select(day, key, name, owner, *sums).where(t.day >= since, t.day < until)
         if scope.domain is not None:
             query = query.where(t.domain == scope.domain)
         if scope.owner_id is not None:
@@ -103,7 +110,7 @@ class UsageStore:
         grouped = [*([t.day] if by_day else []), *_KEY_COLUMNS[scope.by]]
         async with self._db.read() as tx:
             rows = (await tx.execute(query.group_by(*grouped))).all()
-        return [EndpointSum(row[0], row[1], row[2], *map(int, row[3:])) for row in rows if row[3]]
+        return [EndpointSum(*row[:4], *map(int, row[4:])) for row in rows if row[4]]
 
     async def clean_up(self, now: datetime) -> None:
         """Delete the usage of days long ago."""

@@ -18,8 +18,9 @@ from ..database import Database
 from ..scheduling.caps import CHUNK
 from ..tables.accounts import users
 from ..tables.cluster import agents, images
-from ..tables.sessions import kernels, sessions
+from ..tables.sessions import kernel_attempts, kernels, sessions
 from ..tables.suspensions import session_suspensions
+from . import attempt_logs
 from .rows import SELECT, SessionRow, SessionView, read_by_id, read_views, row_of, stored_log
 
 
@@ -409,3 +410,48 @@ class KernelStore:
                 )
                 .values(log=stored_log(log))
             )
+
+    async def store_earlier_log(self, session_id: str, log: str, hostname: str = MAIN_HOST) -> None:
+        """Store the output of the last attempt of a kernel before the current one, unless an output
+        is already stored.
+        """
+        kernel_id = (
+            sa.select(kernels.c.id)
+            .where(kernels.c.session_id == session_id, kernels.c.hostname == hostname)
+            .scalar_subquery()
+        )
+        last = (
+            sa.select(sa.func.max(kernel_attempts.c.attempt))
+            .where(kernel_attempts.c.kernel_id == kernel_id)
+            .scalar_subquery()
+        )
+        is_last = sa.and_(
+            kernel_attempts.c.kernel_id == kernel_id, kernel_attempts.c.attempt == last
+        )
+        async with self._db.write() as tx:
+            await attempt_logs.add_log(tx, is_last, log)
+
+    async def store_attempt_log(
+        self, kernel_id: str, agent_id: str, attempt: int, log: str
+    ) -> None:
+        """Store the output of an attempt that has ended on an agent, unless an output is already
+        stored.
+        """
+        is_attempt = sa.and_(
+            kernel_attempts.c.kernel_id == kernel_id,
+            kernel_attempts.c.agent_id == agent_id,
+            kernel_attempts.c.attempt == attempt,
+        )
+        ending = sa.exists().where(
+            sessions.c.id == kernels.c.session_id,
+            sessions.c.restart_count == attempt,
+            sessions.c.status == Status.TERMINATING,
+        )
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.update(kernels)
+                .where(kernels.c.id == kernel_id, kernels.c.agent_id == agent_id, ending)
+                .where(sa.func.coalesce(kernels.c.log, "") == "")
+                .values(log=stored_log(log))
+            )
+            await attempt_logs.add_log(tx, is_attempt, log)

@@ -23,6 +23,7 @@ from bai_services.core.sessions.lifecycle import (
     Event,
     Status,
 )
+from bai_services.core.sessions.logs import AttemptLog
 from bai_services.core.sessions.records import StatusChange
 from bai_services.core.sessions.suspensions import Phase
 
@@ -34,7 +35,7 @@ from ..scheduling.caps import CHUNK
 from ..scheduling.queue import Touched, read_changes
 from ..tables.sessions import counters, kernels, sessions, status_history
 from ..tables.suspensions import session_suspensions
-from . import dependencies, session_insert, suspension_writes
+from . import attempt_logs, dependencies, session_insert, suspension_writes
 from .rows import (
     LISTING,
     SELECT,
@@ -386,6 +387,11 @@ class SessionStore:
                 )
             )
         return text or ""
+
+    async def earlier_logs(self, session_id: str, hostname: str = MAIN_HOST) -> list[AttemptLog]:
+        """Return the output of the earlier attempts of one kernel, oldest first."""
+        async with self._db.read() as tx:
+            return await attempt_logs.of_kernel(tx, session_id, hostname)
 
 
 # Built at import, because building a statement takes longer than running it.

@@ -8,19 +8,25 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from bai_services.core.sessions.logs import joined_log
+
 from ..database import Database
-from ..records import records
 from ..sqlite_driver import LONG
-from ..tables.sessions import kernels, sessions
+from ..tables.sessions import kernel_attempts, kernels, sessions
+from . import attempt_logs
+from .rows import LOG_LIMIT
 
 _HAS_ENDED = sessions.c.live_name.is_(None)
+_HAS_LOG = sa.or_(
+    kernels.c.log != "", sa.exists().where(kernel_attempts.c.kernel_id == kernels.c.id)
+)
 # Newest session first; kernels of a session by name.
 _ORDER = (sessions.c.created_at, sessions.c.id, kernels.c.hostname)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredLog:
-    """The output of one kernel of an ended session."""
+    """The output of one kernel of an ended session, with its earlier attempts."""
 
     session_id: str
     session: str
@@ -57,9 +63,10 @@ class StoredLogStore:
                 kernels.c.hostname.label("kernel"),
                 sessions.c.terminated_at,
                 kernels.c.log,
+                kernels.c.id.label("kernel_id"),
             )
             .join_from(sessions, kernels, kernels.c.session_id == sessions.c.id)
-            .where(sessions.c.owner_id == owner_id, _HAS_ENDED, kernels.c.log != "")
+            .where(sessions.c.owner_id == owner_id, _HAS_ENDED, _HAS_LOG)
             .order_by(*(column.desc() for column in _ORDER))
             .limit(limit)
             # The logs can be megabytes long, so the query must not run in the event loop.
@@ -74,7 +81,12 @@ class StoredLogStore:
             last = sa.tuple_(created_at, sa.literal(after.session_id), sa.literal(after.kernel))
             chosen = chosen.where(sa.tuple_(*_ORDER) < last)
         async with self._db.read() as tx:
-            return records(StoredLog, await tx.execute(chosen))
+            rows = (await tx.execute(chosen)).all()
+            earlier = await attempt_logs.logs_of(tx, [row.kernel_id for row in rows])
+        return [
+            StoredLog(*row[:4], joined_log(earlier.get(row.kernel_id, ()), row.log, LOG_LIMIT))
+            for row in rows
+        ]
 
     async def remove(self, before: datetime, limit: int) -> int:
         """Remove at most ``limit`` logs of sessions that ended before ``before``.
@@ -91,6 +103,7 @@ class StoredLogStore:
             .limit(limit)
         )
         async with self._db.write() as tx:
+            await attempt_logs.remove(tx, old)
             removed = await tx.execute(
                 sa.update(kernels).where(kernels.c.id.in_(old)).values(log=None)
             )

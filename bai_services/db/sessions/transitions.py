@@ -29,7 +29,7 @@ from ..scheduling import ledger
 from ..tables.folders import vfolder_mounts
 from ..tables.sessions import kernels, sessions, status_history
 from ..usage import record_writes
-from . import suspension_writes
+from . import attempt_logs, suspension_writes
 from .resize_rows import end_resizes
 from .rows import SessionRow, require_by_id, stored_log
 
@@ -128,6 +128,9 @@ async def apply(
         await record_writes.write_waits(tx, {session_id: since}, at)
     if kernel := _kernel_values(facts):
         await tx.execute(_MAIN_KERNEL, {"of_session": session_id, **kernel})
+    if row.status is Status.TERMINATING and after not in ENDED:
+        reason = str(values["status_info"] or row.status_info)
+        await attempt_logs.end_attempt(tx, session_id, row.restart_count, at, reason)
     if keeps_home(row.status, after):
         await suspension_writes.keep_home(tx, session_id)
     await suspension_writes.follow(tx, session_id, event, (row.status, after), at)

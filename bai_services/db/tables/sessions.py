@@ -159,6 +159,20 @@ kernels = sa.Table(
     ),
 )
 
+# The output of the earlier attempts of kernels whose session has returned to the queue.
+kernel_attempts = sa.Table(
+    "kernel_attempts",
+    metadata,
+    sa.Column("kernel_id", sa.ForeignKey("kernels.id", ondelete="CASCADE"), primary_key=True),
+    # The restart count of the session during the attempt.
+    sa.Column("attempt", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("agent_id", sa.String(64)),
+    sa.Column("ended_at", UtcDateTime, nullable=False),
+    sa.Column("reason", sa.String(1024), nullable=False),
+    # Empty until the output is known.
+    sa.Column("log", sa.Text, nullable=False),
+)
+
 # The ledger: one row per allocated amount, never deleted; ``freed_at`` is set on release.
 allocations = sa.Table(
     "allocations",

@@ -63,16 +63,25 @@ class SessionEnds:
             # The Hub was unavailable for a long time; the secrets are removed, so the output cannot
             # be masked.
             end = replace(end, text="", log="", sub_logs={})
+        is_of_earlier_run = await self._is_of_earlier_run(row)
+        store_log = (
+            self._kernels.store_earlier_log if is_of_earlier_run else self._kernels.store_log
+        )
         for hostname, text in sorted(end.sub_logs.items()):
-            await self._kernels.store_log(session_id, text, hostname)
-        if await self._is_of_earlier_run(row):
-            await self._kernels.store_log(session_id, end.log or "")
+            await store_log(session_id, text, hostname)
+        if is_of_earlier_run:
+            await store_log(session_id, end.log or "")
             return row
         if row.status not in ENDED:
             row = await self._lost.requeue_if_fenced(row, end) or row
             event, reason, result = _map_end(row, end)
             moved = await self._lifecycle.try_apply(
-                session_id, event, reason, exit_code=end.exit_code, result=result, log=end.log
+                session_id,
+                event,
+                reason,
+                exit_code=end.exit_code,
+                result=result,
+                log=end.log or None,
             )
             if moved is not None:
                 return moved

@@ -153,6 +153,11 @@ class Kernels:
         kind, state = report.get("kind"), report.get("state")
         if state not in ("progress", "done", "failed"):
             raise InvalidRequest(f"state must be progress, done or failed, not {state!r}")
+        if earlier_log := report.get("earlier_log"):
+            (text,) = await self._setups.mask(str(report.get("session_id")), earlier_log["log"])
+            await self._store.store_attempt_log(
+                str(report.get("kernel_id")), agent_id, earlier_log["attempt"], text
+            )
         if kind == "prepare":
             await self._record_preparation(agent_id, report, str(state))
         elif kind == "logs":

@@ -23,6 +23,7 @@ from bai_services.core.sessions.lifecycle import (
     Status,
     has_reached,
 )
+from bai_services.core.sessions.logs import joined_log
 from bai_services.core.sessions.records import (
     DependencyGraph,
     GraphItem,
@@ -40,7 +41,7 @@ from bai_services.core.sessions.rules import check_session_name
 from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.sessions.dependencies import DependencyStore
-from bai_services.db.sessions.rows import SessionRow, SessionView
+from bai_services.db.sessions.rows import LOG_LIMIT, SessionRow, SessionView
 from bai_services.db.sessions.session_insert import NewSession, view_of
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.suspensions import SuspensionStore
@@ -383,6 +384,8 @@ class Sessions:
         has_ended = view.row.status not in LIVE
         is_live = not has_ended and kernel.launched_at is not None
         text = await (self._kernels.log(kernel) if is_live else self._store.log(row.id, hostname))
+        if view.row.restart_count or view.row.status is Status.SUSPENDED:
+            text = joined_log(await self._store.earlier_logs(row.id, hostname), text, LOG_LIMIT)
         return KernelLog(row.id, hostname, text, is_live, has_ended)
 
     async def history(self, caller: Caller, key: str) -> list[StatusChange]:

@@ -79,6 +79,8 @@ class EndpointReports:
         names = {each.key: each.name for each in totals}
         if (dimension := _NAMED.get(request.by)) is not None:
             names = await self._users.names(dimension, keys)
+        owner_ids = sorted({each.owner_id for each in totals if each.key in set(keys)} - {""})
+        owners = await self._users.names(Dimension.USER, owner_ids)
         places = {key: place for place, key in enumerate(keys)}
         return EndpointUsageReport(
             since=since,
@@ -87,7 +89,12 @@ class EndpointReports:
             by=request.by,
             groups=len(totals),
             rows=[
-                _row(interval, each, names.get(each.key) or each.key)
+                _row(
+                    interval,
+                    each,
+                    names.get(each.key) or each.key,
+                    owners.get(each.owner_id, each.owner_id),
+                )
                 for interval, found in zip(intervals, sums, strict=True)
                 for each in sorted(found, key=lambda each: places[each.key])
             ],
@@ -120,12 +127,13 @@ def _intervals(request: EndpointReportRequest, now: datetime) -> list[Interval]:
     return intervals_of(since, until, request.every, ZoneInfo("UTC"))
 
 
-def _row(interval: Interval, found: EndpointSum, name: str) -> EndpointUsageRow:
+def _row(interval: Interval, found: EndpointSum, name: str, owner: str) -> EndpointUsageRow:
     return EndpointUsageRow(
         start=time_of(interval.start),
         end=time_of(interval.end),
         key=found.key,
         name=name,
+        owner=owner,
         requests=found.requests,
         input_tokens=found.input_tokens,
         output_tokens=found.output_tokens,

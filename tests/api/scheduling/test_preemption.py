@@ -96,6 +96,38 @@ async def test_preempted_session_returns_to_the_queue_and_starts_again(
     assert {"session.plan-preemption", "session.preempt"} <= set(actions)
 
 
+@pytest.mark.both_databases
+async def test_log_has_the_output_of_all_attempts(
+    api: Api, agent: FakeAgent, user: Client, admin: Client
+) -> None:
+    low = await user.post("/sessions", {"name": "low1", "resources": ALL_CPU, "priority": 1})
+    await bring_to_running(api, agent, low["id"])
+    await preempted_by(user, "high")
+    api.world.clock.advance(seconds=6)
+    await api.world.manager.scheduling.preemptions.step()
+    await api.hub.post(f"/sessions/{low['id']}/exited", {**END, "log": "epoch 1\n"})
+    waiting = (await user.get("/sessions/low1/logs"))["log"]
+    output, separator = waiting.splitlines()
+    assert output == "epoch 1"
+    assert separator.startswith("----- attempt 1 ended at ")
+    assert "priority above 1" in separator
+    # A repeated report does not change the stored output.
+    await api.hub.post(f"/sessions/{low['id']}/exited", {**END, "log": "other\n"})
+    assert (await user.get("/sessions/low1/logs"))["log"] == waiting
+    await user.delete("/sessions/high")
+    await bring_to_running(api, agent, low["id"])
+    await user.delete("/sessions/low1")
+    await api.hub.post(f"/sessions/{low['id']}/exited", {**END, "log": "epoch 2\n"})
+    ended = await user.get(f"/sessions/{low['id']}/logs")
+    assert ended["log"] == f"{waiting}epoch 2\n"
+    (hit,) = (await user.get("/session-logs", search="EPOCH"))["items"]
+    assert [match["number"] for match in hit["matches"]] == [1, 3]
+    # All attempts are removed after the retention period.
+    api.world.clock.advance(days=400)
+    await api.world.manager.sessions.stored_logs.remove_old()
+    assert (await user.get(f"/sessions/{low['id']}/logs"))["log"] == ""
+
+
 async def is_preparing(api: Api, session_id: str) -> bool:
     return not await api.world.manager.sessions.suspensions.prepared(session_id)
 

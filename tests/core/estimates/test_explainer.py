@@ -10,6 +10,7 @@ import pytest
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.caps import ScopeCaps
 from bai_services.core.scheduling.estimates.explainer import Choices, Explainer, explain_one
+from bai_services.core.scheduling.preemption.options import PreemptionOptions
 from bai_services.core.scheduling.queue import (
     Backfill,
     Certainty,
@@ -80,6 +81,40 @@ def test_reservation_is_reported_with_its_time() -> None:
     assert explanation.estimate.starts_at == NOW + HOUR
     assert explanation.estimate.certainty is Certainty.KNOWN
     assert (explanation.position, explanation.ahead) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        pytest.param(
+            {"priority": 10},
+            "after its start, it can be stopped for sessions of higher priority: its priority is "
+            "10, and resource group main preempts sessions up to priority 10",
+            id="at the limit",
+        ),
+        pytest.param(
+            {"priority": 11},
+            "it cannot be preempted: its priority is 11, and resource group main preempts sessions "
+            "up to priority 10",
+            id="above the limit",
+        ),
+        pytest.param(
+            {"priority": 1, "is_preemptible": False},
+            "it cannot be preempted: it was created as not preemptible",
+            id="not preemptible",
+        ),
+    ],
+)
+def test_explanation_says_whether_the_session_can_be_preempted(
+    facts: dict[str, Any], text: str
+) -> None:
+    waiting = [pending_session(1, wanted=request(cpu="9"), **facts)]
+    enabled = PreemptionOptions(enabled=True, preemptible_priority=10)
+    explanation = explanation_of(snapshot(waiting, [agent()], group={"preemption": enabled}))
+    last = explanation.checks[-1]
+    assert (last["check"], last["passed"], last["message"]) == ("preemptible", True, text)
+    explanation = explanation_of(snapshot(waiting, [agent()]))
+    assert "preemptible" not in {check["check"] for check in explanation.checks}
 
 
 def test_estimate_is_unknown_if_no_running_session_has_a_known_end() -> None:

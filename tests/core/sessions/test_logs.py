@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bai_services.core.sessions.logs import (
+    AttemptLog,
     appended_since,
     is_timed,
+    joined_log,
     last_lines,
     search,
     without_times,
@@ -70,3 +76,39 @@ def test_appended_since_returns_new_output(
     before: str, after: str, more: str, is_gap: bool
 ) -> None:
     assert appended_since(before, after) == (more, is_gap)
+
+
+ENDED_AT = datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
+LINE = "attempt 1 ended at 2026-05-01T12:00:00Z: preempted for high -----\n"
+
+
+def test_a_line_separates_attempts() -> None:
+    first = AttemptLog(0, ENDED_AT, "preempted\nfor high", "one")
+    assert joined_log([first], "two\n", 1000) == f"one\n----- {LINE}two\n"
+    timed = AttemptLog(0, ENDED_AT, "preempted for high", f"{AT}one\n")
+    joined = joined_log([timed], f"{AT}two\n", 1000)
+    assert joined == f"{AT}one\n2026-05-01T12:00:00.123456000Z ----- {LINE}{AT}two\n"
+    assert without_times(joined) == f"one\n----- {LINE}two\n"
+    # Timestamps are omitted unless all attempts have them.
+    assert joined_log([timed], "two\n", 1000) == f"one\n----- {LINE}two\n"
+    # The output of a lost agent is unknown.
+    lost = AttemptLog(1, ENDED_AT, "", "")
+    assert without_times(joined_log([lost], "", 1000)).startswith("----- attempt 2 ended at ")
+    assert joined_log([], f"{AT}two\n", 3) == f"{AT}two\n"
+
+
+@given(st.lists(st.text("ab\n", max_size=30), min_size=1, max_size=5), st.integers(1, 600))
+def test_joined_log_has_the_end_of_all_attempts_within_the_limit(
+    outputs: list[str], limit: int
+) -> None:
+    *earlier, current = outputs
+    attempts = [AttemptLog(n, ENDED_AT, "lost", text) for n, text in enumerate(earlier)]
+    whole = joined_log(attempts, current, 10**6)
+    position = 0
+    for one in attempts:
+        position = whole.index(one.log + ("" if one.log[-1:] in ("", "\n") else "\n"), position)
+        position = whole.index(one.separator, position) + len(one.separator)
+    assert whole[position:] == current
+    cut = joined_log(attempts, current, limit)
+    assert whole.endswith(cut)
+    assert len(cut) <= limit or not attempts

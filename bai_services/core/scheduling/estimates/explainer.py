@@ -27,6 +27,7 @@ from ..queue.explain import (
     delaying,
     inactive,
     maintenance_reasons,
+    preemptible,
     preempts,
     reason,
     reserved,
@@ -163,6 +164,8 @@ def _checks(
         checks.append(reserved(reservation))
     elif group_queue.reservations and checks[-2]["passed"] and checks[-1]["passed"]:
         checks.append(delaying(group_queue))
+    if group_queue.state.preemption.enabled:
+        checks.append(preemptible(group_queue, pending))
     return tuple(checks)
 
 

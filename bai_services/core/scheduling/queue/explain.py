@@ -25,6 +25,7 @@ POLICY = "policy"
 RESOURCES = "resources"
 RESERVATION = "reservation"
 PREEMPTION = "preemption"
+PREEMPTIBLE = "preemptible"
 ORDER = "order"
 
 _RESERVED_CODES = frozenset(
@@ -235,6 +236,18 @@ def preempts(plan: Plan) -> Reason:
         stops_at=plan.stops_at.isoformat(),
         starts_at=at,
     )
+
+
+def preemptible(group_queue: GroupQueue, pending: PendingSession) -> Reason:
+    """Return a passed check which states whether a session can be preempted after its start."""
+    limit = group_queue.state.preemption.preemptible_priority
+    template = TextTemplate.CAN_BE_PREEMPTED
+    if pending.priority > limit:
+        template = TextTemplate.ABOVE_PREEMPTIBLE_PRIORITY
+    text = template.text(priority=pending.priority, limit=limit, group=group_queue.state.name)
+    if not pending.is_preemptible:
+        text = TextTemplate.NOT_PREEMPTIBLE.text()
+    return reason(PREEMPTIBLE, text, passed=True)
 
 
 def has_reservation(session_id: str, reasons: Iterable[Reason]) -> bool:

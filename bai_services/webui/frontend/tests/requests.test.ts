@@ -12,6 +12,7 @@ const row = (start: string, requests: number, tokens = 0): EndpointUsageRow => (
   end: '',
   key: '',
   name: '',
+  owner: '',
   requests,
   input_tokens: tokens,
   output_tokens: 0

@@ -16,6 +16,8 @@ interface ErrorDetails {
   problems?: { field: string; problem: string }[];
   /** Why an account is refused, for example "inactive". */
   reason?: string;
+  /** The current version of an object that another user has changed. */
+  version?: number;
 }
 
 /** An error response of the API, or a request without a response (status 0). */
@@ -52,14 +54,20 @@ interface ErrorBody {
   details?: ErrorDetails;
 }
 
+/** Whether another user has changed an object since the form with it was opened. */
+const isOutdated = (error?: string, details?: ErrorDetails) =>
+  error === 'conflict' && typeof details?.version === 'number';
+
 /** The error of a response. The body can be a page of the proxy instead of JSON. */
 export function failureOf({ status, statusText }: Response, body: unknown): ApiError {
   const { error, message, details } = (
     body !== null && typeof body === 'object' ? body : {}
   ) as ErrorBody;
-  return error === undefined && status >= 500
-    ? unreachable(status)
-    : new ApiError(status, error ?? `http-${status}`, message ?? statusText, details);
+  if (error === undefined && status >= 500) {
+    return unreachable(status);
+  }
+  const text = isOutdated(error, details) ? i18next.t('errors.outdated') : message;
+  return new ApiError(status, error ?? `http-${status}`, text ?? statusText, details);
 }
 
 /** The typed REST client, authenticated by the browser's cookies. */
