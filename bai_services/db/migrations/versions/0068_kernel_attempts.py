@@ -1,6 +1,6 @@
 """The output of the earlier attempts of restarted sessions.
 
-Follows 0066; created 2026-11-27.
+Follows 0067; created 2026-11-27.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0069"
-down_revision = "0066"
+revision = "0068"
+down_revision = "0067"
 
 
 def upgrade() -> None:
