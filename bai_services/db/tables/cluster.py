@@ -149,6 +149,8 @@ images = sa.Table(
     sa.Column("registry_digest", sa.String(128), nullable=False, default="", server_default=""),
     # Host of the registry in the name; ``docker.io`` for a name without a registry.
     sa.Column("registry", sa.String(255), nullable=False, default="", server_default=""),
+    # Why the image remains although its tag was deleted in the registry; empty: the tag exists.
+    sa.Column("registry_problem", sa.String(255), nullable=False, default="", server_default=""),
     sa.UniqueConstraint("name", "architecture"),
 )
 
@@ -183,6 +185,7 @@ image_registries = sa.Table(
     sa.Column("scan_new", sa.Integer, nullable=False, default=0),
     sa.Column("scan_changed", sa.Integer, nullable=False, default=0),
     sa.Column("scan_skipped", sa.Integer, nullable=False, default=0),
+    sa.Column("scan_removed", sa.Integer, nullable=False, default=0, server_default="0"),
     sa.Column("scan_problem", sa.String(500), nullable=False, default=""),
 )
 

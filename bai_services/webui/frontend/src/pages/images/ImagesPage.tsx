@@ -38,6 +38,7 @@ const IMAGES: Entity = {
     { key: 'is_private', isOptional: true },
     { key: 'digest', isOptional: true },
     { key: 'registry_digest', isOptional: true },
+    { key: 'registry_problem', isOptional: true },
     { key: 'labels', isOptional: true },
     { key: 'created_at', isSortable: true, isOptional: true }
   ],
