@@ -83,6 +83,25 @@ class ImageStore:
         async with self._db.read() as tx:
             return await tx.scalar(select) is not None
 
+    async def protected_names(self) -> set[str]:
+        """Return the names of images that must remain on agents.
+
+        Live sessions use them, aliases or default images of projects refer to them, or they are
+        custom images that are in no registry.
+        """
+        queries = [
+            sa.select(sessions.c.image).where(sessions.c.status.in_(sorted(LIVE))),
+            sa.select(images.c.name).join(image_aliases, image_aliases.c.image_id == images.c.id),
+            sa.select(images.c.name).where(images.c.registry == "localhost"),
+            sa.select(projects.c.default_image),
+        ]
+        names: set[str] = set()
+        async with self._db.read() as tx:
+            for query in queries:
+                names |= {name for name in await tx.scalars(query.distinct()) if name}
+        # The default image of a project may lack the default tag.
+        return names | {f"{name}:{DEFAULT_TAG}" for name in names}
+
     async def named(self, key: str, canonical: str | None = None) -> list[ImageRow]:
         """Return the image with the id or alias ``key``, else all images named ``key`` or
         ``canonical``; several images can have the same name, one per architecture.
