@@ -10,6 +10,7 @@ from typing import Any
 
 from bai_services import __version__, tracing
 from bai_services.core.cluster.custom_images import CommitRequest
+from bai_services.core.cluster.image_store import PruneRequest
 from bai_services.core.cluster.protocol import (
     FIRST_PROTOCOL,
     PROTOCOL,
@@ -28,7 +29,7 @@ from .engine import Engine
 from .fence import Fence
 from .folders.disk import DiskWatch
 from .folders.kernel_folders import Folders
-from .image_pulls import PULL, PullExecutor, PullTask
+from .image_pulls import PRUNE, PULL, PullExecutor, PullTask
 from .kernels import Kernel, Task
 from .launches import Launches
 from .link import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, Link
@@ -296,6 +297,8 @@ class Agent:
                 work = self._check(item)
             elif item.get("kind") == PULL:
                 work = self._pull(PullTask.from_json(item))
+            elif item.get("kind") == PRUNE:
+                work = self._prune(PruneRequest.from_json(item))
             elif item.get("kind") == COMMIT:
                 work = self._commit(CommitRequest.from_json(item))
             else:
@@ -319,6 +322,19 @@ class Agent:
         await self._pulls.execute(task)
         # The next heartbeat lists the new image.
         self._slow_facts_cache = None
+
+    async def _prune(self, request: PruneRequest) -> None:
+        """List or remove unused images, and report them."""
+        report: dict[str, Any] = {"work_id": request.id, "kind": PRUNE, "state": "done"}
+        with tracing.span(f"agent {PRUNE}", attributes={"bai.work.kind": PRUNE}) as span:
+            try:
+                report["pruned"] = list(await self._engine.prune_images(request))
+            except BaiError as error:
+                span.fail(error.message, error.code)
+                report |= {"state": "failed", "error": {"message": error.message}}
+            # The next heartbeat does not list the removed images.
+            self._slow_facts_cache = None
+            await self._link.deliver(report)
 
     async def _commit(self, request: CommitRequest) -> None:
         await self._commits.execute(request)

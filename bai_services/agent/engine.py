@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bai_services.core.cluster.custom_images import CommitRequest
-from bai_services.core.cluster.image_store import RegistryAuth
+from bai_services.core.cluster.image_store import PruneRequest, RegistryAuth
 from bai_services.core.errors import NotFound
 
 from .kernels import Kernel, Task
@@ -149,6 +149,17 @@ class Engine(ABC):
             If the pull fails, or this engine has no images.
         """
         raise NotFound("this engine runs no images")
+
+    async def prune_images(self, request: PruneRequest) -> Sequence[Mapping[str, Any]]:
+        """Remove unused images, or only list them; return them with ``image``, ``size_bytes``,
+        ``last_used`` (seconds since the epoch) and ``is_removed``.
+
+        Raises
+        ------
+        Unavailable
+            If the engine does not respond.
+        """
+        return ()
 
     async def commit(
         self, request: CommitRequest, report_progress: ReportProgress

@@ -18,7 +18,7 @@ from .link import Link
 
 log = logging.getLogger(__name__)
 
-PULL = "pull"
+PULL, PRUNE = "pull", "prune"
 REPORT_INTERVAL_SECONDS = 2.0
 
 

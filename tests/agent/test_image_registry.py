@@ -21,7 +21,7 @@ from bai_services.agent.docker.calls import DockerCalls
 from bai_services.agent.docker.image_uses import ImageUses
 from bai_services.agent.docker.images import Images
 from bai_services.core import errors
-from bai_services.core.cluster.image_store import read_auth
+from bai_services.core.cluster.image_store import PruneRequest, read_auth
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.image_registry import PASSWORD, USERNAME, serving_registry
 from tests.testbed.ports import free_port
@@ -116,6 +116,38 @@ async def test_a_pull_by_digest_keeps_its_version_although_the_tag_has_moved(
         await asyncio.to_thread(docker_engine.run, "rmi", "--force", name)
     with pytest.raises(errors.Unavailable, match="does not respond"):
         await images.pull(f"127.0.0.1:{free_port()}/team/py:1", "", report)
+
+
+async def test_unused_images_are_listed_and_removed_on_request(
+    docker_engine: DockerEngine, registry: str, calls: DockerCalls, tmp_path: Path
+) -> None:
+    # One repository each, because Docker moves the digest of an image with its last tag.
+    names = {kind: f"{registry}/{kind}/py:1" for kind in ("old", "new", "used", "kept", "foreign")}
+    names["local"] = f"local-{secrets.token_hex(4)}/py:1"
+    for kind, name in names.items():
+        import_image(docker_engine, name)
+        if kind != "local":
+            docker_engine.run("push", name)
+    container = docker_engine.run("create", names["used"])
+    day, uses = 24 * 3600, tmp_path / "uses.json"
+    times = {name: time.time() - 8 * day for kind, name in names.items() if kind != "foreign"}
+    uses.write_text(json.dumps({**times, names["new"]: time.time() - day}))
+    images = Images(calls, ImageUses(uses, 0))
+    keep = frozenset({names["kept"]})
+    try:
+        for is_dry_run in (True, False):
+            request = PruneRequest("p", 7 * day, keep, is_dry_run)
+            (pruned,) = await images.prune(request)
+            assert (pruned["image"], pruned["is_removed"]) == (names["old"], not is_dry_run)
+            assert pruned["size_bytes"] >= 100_000
+            present = set(await images.digests()) & set(names.values())
+            gone = set() if is_dry_run else {names["old"]}
+            assert present == set(names.values()) - gone
+        assert await images.prune(PruneRequest("p", 7 * day, keep, is_dry_run=False)) == []
+    finally:
+        docker_engine.run("rm", container)
+        for name in set(await images.digests()) & set(names.values()):
+            docker_engine.run("rmi", name)
 
 
 async def test_only_unused_images_of_bai_hub_are_evicted(

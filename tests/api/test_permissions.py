@@ -423,6 +423,11 @@ TABLE = [
         "404 403 403 403 403 403 403 403 403",
         {"images": ["nothing"], "resource_group": "default"},
     ),
+    Row(
+        "POST /image-prunes",
+        "404 403 403 403 403 403 403 403 403",
+        {"resource_group": "nothing", "unused_seconds": 86_400},
+    ),
     Row("DELETE /image-pulls/nothing", "404 403 403 403 403 403 403 403 403"),
     Row("GET /images/{image}/agents", "ok ok ok 403 403 403 ok 403 403"),
     Row("GET /custom-images", "ok ok ok ok ok ok ok 403 403"),

@@ -144,6 +144,7 @@ UNOWNED_RESOURCES = (
     "images",
     "image-aliases",
     "image-pulls",
+    "image-prunes",
     "image-registries",
     "presets",
     "idle-checkers",

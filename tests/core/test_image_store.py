@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from bai_services.core.cluster.image_store import (
     MIN_UNUSED_SECONDS,
     AgentImages,
+    PruneRequest,
     StoredImage,
     choose_evictions,
+    choose_unused,
     digest_state,
     lacks,
 )
@@ -75,3 +77,36 @@ def test_agents_that_lack_an_image(digests: dict[str, str], digest: str, expecte
 )
 def test_digest_state(registered: str, on_agent: str, expected: bool | None) -> None:
     assert digest_state(registered, on_agent) is expected
+
+
+PRUNABLE = st.lists(
+    st.builds(
+        StoredImage,
+        st.uuids().map(str),
+        st.integers(0, 9),
+        st.none() | st.floats(0, NOW, allow_nan=False),
+        st.booleans(),
+        st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=2),
+        st.booleans(),
+    ),
+    max_size=6,
+)
+
+
+@given(
+    images=PRUNABLE,
+    seconds=st.sampled_from([0, MIN_UNUSED_SECONDS, 50_000]),
+    keep=st.frozensets(st.sampled_from(["a", "b"])),
+)
+def test_images_in_use_pinned_or_in_no_registry_are_never_removed(
+    images: list[StoredImage], seconds: int, keep: frozenset[str]
+) -> None:
+    chosen = choose_unused(images, PruneRequest("p", seconds, keep, is_dry_run=False), NOW)
+    times = [image.last_used for image in chosen]
+    assert times == sorted(times)
+    for image in images:
+        is_unused = image.last_used is not None and NOW - image.last_used >= max(
+            seconds, MIN_UNUSED_SECONDS
+        )
+        is_kept = image.has_containers or not image.is_pulled or bool(keep & set(image.names))
+        assert (image in chosen) == (is_unused and not is_kept)

@@ -24,9 +24,10 @@ class FakeRegistry:
     """One repository ``team/py`` with ``tags``.
 
     ``blob_redirect``: where the configurations are, instead of here. ``realm``: URL of the token
-    service, instead of here. ``failures``: statuses of the next responses. ``is_endless``: the list
-    of tags has no last page. ``body``: content of every manifest. ``is_silent``: no response to
-    requests of manifests until ``is_released`` is set.
+    service, instead of here. ``failures``: statuses of the next responses. ``refused``: statuses of
+    the manifests of some tags. ``is_endless``: the list of tags has no last page. ``has_digests``:
+    responses with a manifest have its digest as a header. ``body``: content of every manifest.
+    ``is_silent``: no response to requests of manifests until ``is_released`` is set.
     """
 
     tags: list[str] = field(default_factory=lambda: ["1"])
@@ -34,12 +35,15 @@ class FakeRegistry:
     realm: str = ""
     blob_redirect: str = ""
     failures: list[int] = field(default_factory=list)
+    refused: dict[str, int] = field(default_factory=dict)
     is_endless: bool = False
+    has_digests: bool = True
     is_silent: bool = False
     body: bytes | None = None
     labels: dict[str, str] = field(default_factory=dict)
     is_released: asyncio.Event = field(default_factory=asyncio.Event)
     url: str = ""
+    methods: list[str] = field(default_factory=list)
     # Values of the header Authorization by kind of request.
     seen: dict[str, list[str | None]] = field(default_factory=dict)
 
@@ -62,6 +66,7 @@ class FakeRegistry:
 
     def _note(self, request: web.Request, kind: str) -> None:
         self.seen.setdefault(kind, []).append(request.headers.get("Authorization"))
+        self.methods.append(f"{request.method} {kind}")
         if self.failures:
             raise _Failure(status=self.failures.pop(0))
         is_allowed = request.headers.get("Authorization") == f"Bearer {TOKEN}"
@@ -96,7 +101,11 @@ class FakeRegistry:
         self._note(request, "manifest")
         if self.is_silent:
             await self.is_released.wait()
-        return web.Response(body=self.manifest)
+        if status := self.refused.get(request.match_info["reference"]):
+            return web.Response(status=status)
+        digest = f"sha256:{hashlib.sha256(self.manifest).hexdigest()}"
+        headers = {"Docker-Content-Digest": digest} if self.has_digests else {}
+        return web.Response(body=self.manifest, headers=headers)
 
     async def get_blob(self, request: web.Request) -> web.Response:
         self._note(request, "blob")

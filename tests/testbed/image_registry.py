@@ -76,6 +76,11 @@ class TlsRegistry:
         with self.client() as client:
             return push(client, repository, tags, labels or {}, architectures, layer)
 
+    def delete(self, repository: str, digest: str) -> None:
+        """Delete the tags with a digest."""
+        with self.client() as client:
+            client.delete(f"/v2/{repository}/manifests/{digest}").raise_for_status()
+
 
 def push(
     client: httpx.Client,

@@ -15,7 +15,7 @@ import requests
 
 from bai_services import tracing
 from bai_services.core.cluster.custom_images import CommitRequest
-from bai_services.core.cluster.image_store import RegistryAuth
+from bai_services.core.cluster.image_store import PruneRequest, RegistryAuth
 from bai_services.core.errors import InvalidRequest, NotFound, Unavailable
 from bai_services.core.resources import CPU, MEM
 from bai_services.core.sessions.resizing import memory_in_use
@@ -271,6 +271,9 @@ class DockerEngine(Engine):
         auth: RegistryAuth | None = None,
     ) -> Mapping[str, Any]:
         return await self._images.pull(name, digest, report_progress, auth)
+
+    async def prune_images(self, request: PruneRequest) -> Sequence[Mapping[str, Any]]:
+        return await self._images.prune(request)
 
     async def commit(
         self, request: CommitRequest, report_progress: ReportProgress

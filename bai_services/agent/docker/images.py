@@ -11,7 +11,13 @@ from typing import Any
 
 import docker
 
-from bai_services.core.cluster.image_store import RegistryAuth, StoredImage, choose_evictions
+from bai_services.core.cluster.image_store import (
+    PruneRequest,
+    RegistryAuth,
+    StoredImage,
+    choose_evictions,
+    choose_unused,
+)
 from bai_services.core.errors import BaiError, NotFound, StorageFull, Unavailable
 
 from ..engine import ReportProgress
@@ -167,6 +173,35 @@ class Images:
         except (Unavailable, docker.errors.APIError) as error:
             log.warning("unused images cannot be evicted: %s", error)
 
+    async def prune(self, request: PruneRequest) -> list[dict[str, Any]]:
+        """Remove the images that a request selects, or only list them (``Engine.prune_images``)."""
+        started_at = time.time()
+        try:
+            stored, _ = await self._calls.run("query", self._stored)
+            pruned = []
+            for image in choose_unused(stored.values(), request, started_at):
+                removed: list[str] = []
+                if not request.is_dry_run:
+                    remover = self._remover(image.id, started_at)
+                    removed = await self._calls.run("change", remover)
+                    await asyncio.to_thread(self._uses.forget, set(removed))
+                    if removed:
+                        log.info("removed image %s: it was unused", ", ".join(removed))
+                pruned += [
+                    {
+                        "image": name,
+                        "size_bytes": image.size_bytes,
+                        "last_used": image.last_used,
+                        "is_removed": name in removed,
+                    }
+                    for name in sorted(image.names)
+                ]
+            return pruned
+        except docker.errors.APIError as error:
+            raise Unavailable(
+                f"the Docker engine cannot list or remove images: {error.explanation}"
+            ) from error
+
     def _stored(self, client: docker.APIClient) -> tuple[dict[str, StoredImage], int]:
         """Return the images by id, and the size of all layers in bytes."""
         usage, times = client.df(), self._uses.times
@@ -177,6 +212,8 @@ class Images:
                 int(image.get("Size") or 0),
                 max((times[n] for n in image.get("RepoTags") or () if n in times), default=None),
                 has_containers=str(image["Id"]) in used_ids,
+                names=[name for name in image.get("RepoTags") or () if name != NO_NAME],
+                is_pulled=bool(image.get("RepoDigests")),
             )
             for image in usage.get("Images") or ()
         }

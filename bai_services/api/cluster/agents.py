@@ -206,6 +206,7 @@ class WorkReport(_AgentBody):
         "stop",
         "logs",
         "pull",
+        "prune",
         "commit",
         "check",
     ]
@@ -220,6 +221,8 @@ class WorkReport(_AgentBody):
     check: dict[str, Any] | None = None
     # Result of a pull.
     image: dict[str, Any] | None = None
+    # Images that a request to prune has selected.
+    pruned: Annotated[list[dict[str, Any]], Field(max_length=10_000)] = []
     devices: list[dict[str, Any]] | None = None
     # Result of a preparation: whether the agent can start the session without a Hub server.
     can_launch: bool = False

@@ -38,6 +38,8 @@ class NewImage(ImageChange):
 
 
 class Image(ResponseModel):
+    """``registry_problem``: why the image remains although its tag was deleted in the registry."""
+
     id: str
     created_at: datetime
     name: str
@@ -51,6 +53,7 @@ class Image(ResponseModel):
     is_active: bool
     registry_digest: str
     registry: str
+    registry_problem: str
     aliases: list[str]
     apps: list[str]
     features: list[str]

@@ -76,7 +76,8 @@ class ImageRegistry(ResponseModel):
     ``scan_status``: never, queued, running, done, failed or cancelled. ``scan_tags``: matching tags
     of the last scan; ``scan_checked``: checked tags; ``scan_new``: registered images;
     ``scan_changed``: images with a new digest; ``scan_skipped``: tags that were ignored or could
-    not be read. ``scan_problem``: why the scan, or a tag, failed.
+    not be read; ``scan_removed``: deleted images, because their tags no longer exist.
+    ``scan_problem``: why the scan, or a tag, failed.
     """
 
     id: str
@@ -105,6 +106,7 @@ class ImageRegistry(ResponseModel):
     scan_new: int
     scan_changed: int
     scan_skipped: int
+    scan_removed: int
     scan_problem: str
 
 

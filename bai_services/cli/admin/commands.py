@@ -36,6 +36,7 @@ from .config import config
 from .entities import AGENT, ENTITIES, USER, Entity
 from .fields import Field, FieldKind, validate_value
 from .idle_checkers import IDLE_CHECKER_COMMANDS
+from .image_prunes import image_prune
 from .image_pulls import image_pull
 from .image_registries import REGISTRY_COMMANDS
 from .invitations import invitation
@@ -481,6 +482,7 @@ async def audit_counters(connection: Connection, *, as_json: bool) -> None:
 
 
 _resource_group_command.add_command(try_policy)
+admin.add_command(image_prune)
 admin.add_command(image_pull)
 admin.add_command(cluster)
 for _command_of_agents in (invite, invitations, uninvite):

@@ -88,7 +88,8 @@ async def cancel_scan(connection: Connection, name: str, *, as_json: bool) -> No
 
 def _result(registry: dict[str, Any]) -> str:
     counts = ", ".join(
-        f"{registry[f'scan_{field}']} {field}" for field in ("tags", "new", "changed", "skipped")
+        f"{registry[f'scan_{field}']} {field}"
+        for field in ("tags", "new", "changed", "skipped", "removed")
     )
     problem = f"; {registry['scan_problem']}" if registry["scan_problem"] else ""
     return f"{registry['scan_status']}: {counts}{problem}"

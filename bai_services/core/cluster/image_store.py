@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from ..errors import InvalidRequest
+
 
 class PullStatus(StrEnum):
     PENDING = "pending"
@@ -82,12 +84,67 @@ class StoredImage:
     """An image on the disk of a machine.
 
     ``last_used`` is in seconds since the epoch; None for an image that bai-hub has never used.
+    ``is_pulled``: a registry has the image, so it can be pulled again.
     """
 
     id: str
     size_bytes: int
     last_used: float | None
     has_containers: bool
+    names: Sequence[str] = ()
+    is_pulled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PruneRequest:
+    """The request to an agent to remove its unused images, or only to list them.
+
+    ``keep``: names of images that must remain.
+    """
+
+    id: str
+    unused_seconds: int
+    keep: frozenset[str]
+    is_dry_run: bool
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any]) -> PruneRequest:
+        """Parse a work item.
+
+        Raises
+        ------
+        InvalidRequest
+            If a field is missing or malformed.
+        """
+        try:
+            keep = frozenset(map(str, item["keep"]))
+            return cls(str(item["id"]), int(item["unused_seconds"]), keep, bool(item["is_dry_run"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidRequest(f"a work item cannot be parsed: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedImage:
+    """An unused image on an agent. ``is_removed``: false in a dry run, or if it was used again."""
+
+    agent_id: str
+    resource_group: str
+    image: str
+    size_bytes: int
+    last_used_at: datetime
+    is_removed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PruneReport:
+    """The unused images of some agents. ``silent_agents``: those that have not reported.
+
+    Their engines may not respond.
+    """
+
+    is_dry_run: bool
+    images: Sequence[PrunedImage]
+    silent_agents: Sequence[str]
 
 
 def read_auth(item: Mapping[str, Any]) -> RegistryAuth | None:
@@ -135,3 +192,26 @@ def choose_evictions(
         chosen.append(image_id)
         used_bytes -= size
     return chosen
+
+
+def choose_unused(
+    images: Iterable[StoredImage], request: PruneRequest, now: float
+) -> Sequence[StoredImage]:
+    """Return the images that a request lists or removes, least recently used first.
+
+    Images remain if they have containers, cannot be pulled again, have a name in ``keep``, or were
+    never used by bai-hub.
+    """
+    unused_seconds = max(request.unused_seconds, MIN_UNUSED_SECONDS)
+    return sorted(
+        (
+            image
+            for image in images
+            if image.last_used is not None
+            and now - image.last_used >= unused_seconds
+            and not image.has_containers
+            and image.is_pulled
+            and request.keep.isdisjoint(image.names)
+        ),
+        key=lambda image: (image.last_used, image.id),
+    )

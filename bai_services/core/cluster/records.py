@@ -145,7 +145,10 @@ class HeartbeatResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFields:
-    """Fields common to a stored image and an image returned by the API."""
+    """Fields common to a stored image and an image returned by the API.
+
+    ``registry_problem``: why the image remains although its tag was deleted in the registry.
+    """
 
     id: str
     created_at: datetime
@@ -160,6 +163,7 @@ class ImageFields:
     is_active: bool
     registry_digest: str
     registry: str
+    registry_problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,8 @@ class ImageRegistry:
 
     The fields ``scan_*`` describe the last scan. ``scan_tags``: number of tags that match;
     ``scan_checked``: checked tags; ``scan_new``: new images; ``scan_changed``: registered images
-    with a new digest; ``scan_skipped``: tags that were ignored or could not be read.
+    with a new digest; ``scan_skipped``: tags that were ignored or could not be read;
+    ``scan_removed``: deleted images, because their tags no longer exist.
     ``scan_problem``: why the scan, or a tag, failed.
     """
 
@@ -139,6 +140,7 @@ class ImageRegistry:
     scan_new: int
     scan_changed: int
     scan_skipped: int
+    scan_removed: int
     scan_problem: str
 
 
@@ -256,6 +258,20 @@ def registry_host(image: str) -> str:
     is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
     host = first.lower()
     return DOCKER_HUB if not is_host or host in _DOCKER_HUB_HOSTS else host
+
+
+def is_in_scope(registry: ImageRegistry, repository: str, tag: str) -> bool:
+    """Return whether a scan of the registry reads this tag, if it exists."""
+    is_named = not registry.repositories or repository in registry.repositories
+    return is_named and matches(repository, tag, registry.patterns)
+
+
+def repository_and_tag(host: str, name: str) -> tuple[str, str]:
+    """Return repository and tag of the name of a registered image (see ``image_name``)."""
+    repository, _, tag = name.removeprefix(f"{host}/").rpartition(":")
+    if host == DOCKER_HUB and "/" not in repository:
+        repository = f"library/{repository}"
+    return repository, tag
 
 
 def image_name(host: str, repository: str, tag: str) -> str:

@@ -23,7 +23,7 @@ from ..records import first_record, records
 from ..serving.chat_tokens import delete_unusable_chat_tokens
 from ..serving.routes_version import bump_routes
 from ..tables.accounts import memberships, projects, users
-from ..tables.cluster import resource_group_links
+from ..tables.cluster import custom_images, resource_group_links
 from ..tables.folders import vfolders
 from ..tables.pipelines import pipelines
 from ..tables.serving import endpoints
@@ -157,7 +157,8 @@ class ProjectStore:
         Raises
         ------
         InUse
-            If the project has folders, sessions, endpoints or pipelines; ended sessions count.
+            If the project has folders, sessions, endpoints, pipelines or custom images; ended
+            sessions count.
         NotFound
             If the project does not exist.
         """
@@ -166,6 +167,7 @@ class ProjectStore:
             "sessions": sessions.c.project_id == project_id,
             "endpoints": endpoints.c.project_id == project_id,
             "pipelines": pipelines.c.project_id == project_id,
+            "custom images": custom_images.c.project_id == project_id,
         }
         async with self._db.write() as tx:
             await tx.execute(

@@ -1,4 +1,4 @@
-"""Store of the last check of each agent."""
+"""Stores of the last check of each agent, and of the last request to prune its images."""
 
 from __future__ import annotations
 
@@ -16,15 +16,27 @@ from ..tables.cluster import agent_checks, agents
 
 
 class AgentCheckStore:
-    """Reads and writes checks of agents. Each public method is one transaction."""
+    """Reads and writes checks of agents, or other requests with one result per agent.
 
-    def __init__(self, database: Database) -> None:
+    Each public method is one transaction.
+    """
+
+    def __init__(self, database: Database, table: sa.Table = agent_checks) -> None:
         self._db = database
+        self._table = table
 
     async def request(
-        self, check_id: str, agent_ids: Sequence[str], now: datetime, audit: AuditEntry
+        self,
+        check_id: str,
+        agent_ids: Sequence[str],
+        now: datetime,
+        audit: AuditEntry,
+        **columns: Any,
     ) -> None:
-        """Replace the checks of agents with new checks without results."""
+        """Replace the checks of agents with new checks without results.
+
+        ``columns``: further columns of the table.
+        """
         async with self._db.write() as tx:
             # An agent may have been deleted in the meantime.
             known = await tx.scalars(
@@ -34,39 +46,48 @@ class AgentCheckStore:
                 .with_for_update()
             )
             rows = [
-                {"agent_id": agent_id, "id": check_id, "created_at": now, "result": None}
+                {"agent_id": agent_id, "id": check_id, "created_at": now, "result": None, **columns}
                 for agent_id in known
             ]
             await tx.execute(
-                agent_checks.delete().where(
-                    agent_checks.c.agent_id.in_([row["agent_id"] for row in rows])
+                self._table.delete().where(
+                    self._table.c.agent_id.in_([row["agent_id"] for row in rows])
                 )
             )
             if rows:
-                await tx.execute(agent_checks.insert(), rows)
+                await tx.execute(self._table.insert(), rows)
             await record(tx, audit)
 
     async def open(self, since: datetime) -> Mapping[str, str]:
         """Return the ids of checks without a result, by agent."""
-        select = sa.select(agent_checks.c.agent_id, agent_checks.c.id).where(
-            agent_checks.c.result.is_(None), agent_checks.c.created_at >= since
+        select = sa.select(self._table.c.agent_id, self._table.c.id).where(
+            self._table.c.result.is_(None), self._table.c.created_at >= since
         )
         async with self._db.read() as tx:
             return {row.agent_id: row.id for row in await tx.execute(select)}
+
+    async def open_requests(self, since: datetime) -> Mapping[str, Mapping[str, Any]]:
+        """Return the rows of requests without a result, by agent."""
+        select = sa.select(self._table).where(
+            self._table.c.result.is_(None), self._table.c.created_at >= since
+        )
+        async with self._db.read() as tx:
+            rows = (await tx.execute(select)).mappings()
+            return {row["agent_id"]: dict(row) for row in rows}
 
     async def report(self, agent_id: str, check_id: str, result: Mapping[str, Any]) -> None:
         """Store the result of a check; ignore results of earlier checks."""
         async with self._db.write() as tx:
             await tx.execute(
-                agent_checks.update()
-                .where(agent_checks.c.agent_id == agent_id, agent_checks.c.id == check_id)
+                self._table.update()
+                .where(self._table.c.agent_id == agent_id, self._table.c.id == check_id)
                 .values(result=dict(result))
             )
 
     async def results(self, check_id: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the results of a check by agent."""
-        select = sa.select(agent_checks.c.agent_id, agent_checks.c.result).where(
-            agent_checks.c.id == check_id, agent_checks.c.result.is_not(None)
+        select = sa.select(self._table.c.agent_id, self._table.c.result).where(
+            self._table.c.id == check_id, self._table.c.result.is_not(None)
         )
         async with self._db.read() as tx:
             return {row.agent_id: row.result for row in await tx.execute(select)}

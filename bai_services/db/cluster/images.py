@@ -83,6 +83,25 @@ class ImageStore:
         async with self._db.read() as tx:
             return await tx.scalar(select) is not None
 
+    async def protected_names(self) -> set[str]:
+        """Return the names of images that must remain on agents.
+
+        Live sessions use them, aliases or default images of projects refer to them, or they are
+        custom images that are in no registry.
+        """
+        queries = [
+            sa.select(sessions.c.image).where(sessions.c.status.in_(sorted(LIVE))),
+            sa.select(images.c.name).join(image_aliases, image_aliases.c.image_id == images.c.id),
+            sa.select(images.c.name).where(images.c.registry == "localhost"),
+            sa.select(projects.c.default_image),
+        ]
+        names: set[str] = set()
+        async with self._db.read() as tx:
+            for query in queries:
+                names |= {name for name in await tx.scalars(query.distinct()) if name}
+        # The default image of a project may lack the default tag.
+        return names | {f"{name}:{DEFAULT_TAG}" for name in names}
+
     async def named(self, key: str, canonical: str | None = None) -> list[ImageRow]:
         """Return the image with the id or alias ``key``, else all images named ``key`` or
         ``canonical``; several images can have the same name, one per architecture.
@@ -147,16 +166,7 @@ class ImageStore:
         async with self._db.write() as tx:
             await _lock_image(tx, image_id)
             (image,) = await find_images(tx, image_id)
-            names = [image.name, image.name.removesuffix(f":{DEFAULT_TAG}"), *image.aliases]
-            uses = {
-                "live sessions": sa.and_(
-                    sessions.c.image == image.name,
-                    sessions.c.architecture == image.architecture,
-                    sessions.c.status.in_(sorted(LIVE)),
-                ),
-                "projects": projects.c.default_image.in_(names),
-            }
-            await require_unused(tx, f"image {image.name}", uses)
+            await require_unused_image(tx, image)
             await tx.execute(image_aliases.delete().where(image_aliases.c.image_id == image_id))
             await tx.execute(images.delete().where(images.c.id == image_id))
             await record(tx, audit)
@@ -253,6 +263,26 @@ async def find_images(
         if rows := records(ImageRow, await tx.execute(select)):
             return await _with_aliases(tx, rows)
     return []
+
+
+async def require_unused_image(
+    tx: AsyncConnection, image: ImageRow, *, keeps_aliased: bool = False
+) -> None:
+    """Raise ``InUse`` if live sessions, default images of projects, or (with ``keeps_aliased``)
+    aliases refer to an image.
+    """
+    names = [image.name, image.name.removesuffix(f":{DEFAULT_TAG}"), *image.aliases]
+    uses: dict[str, sa.ColumnElement[bool]] = {
+        "live sessions": sa.and_(
+            sessions.c.image == image.name,
+            sessions.c.architecture == image.architecture,
+            sessions.c.status.in_(sorted(LIVE)),
+        ),
+        "projects": projects.c.default_image.in_(names),
+    }
+    if keeps_aliased:
+        uses["aliases"] = image_aliases.c.image_id == image.id
+    await require_unused(tx, f"image {image.name}", uses)
 
 
 async def _lock_image(tx: AsyncConnection, image_id: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -21,7 +21,13 @@ from bai_services.core.cluster.registries import (
     ScanStatus,
     next_scan_status,
 )
-from bai_services.core.errors import AlreadyExists, Conflict, InvalidTransition, NotFound
+from bai_services.core.errors import (
+    AlreadyExists,
+    Conflict,
+    InUse,
+    InvalidTransition,
+    NotFound,
+)
 from bai_services.core.listing import ListQuery, Page
 
 from ..audit import record
@@ -31,7 +37,8 @@ from ..listing import Listing
 from ..records import first_record, records
 from ..scheduling.caps import CHUNK
 from ..tables.accounts import projects
-from ..tables.cluster import image_registries, image_registry_projects, images
+from ..tables.cluster import custom_images, image_registries, image_registry_projects, images
+from .images import find_images, require_unused_image
 
 _SPECIAL: Mapping[str, Any] = {"has_password": image_registries.c.password_encrypted != ""}
 _FIELDS = {
@@ -48,7 +55,9 @@ _LISTING = Listing(
     },
     default_sort=("name",),
 )
-_COUNTS = ("scan_tags", "scan_checked", "scan_new", "scan_changed", "scan_skipped")
+# Maximum number of characters of an image's problem.
+MAX_PROBLEM = 255
+_COUNTS = ("scan_tags", "scan_checked", "scan_new", "scan_changed", "scan_skipped", "scan_removed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +232,49 @@ class RegistryStore:
                 found[name].add(digest)
         return {name: digests.pop() for name, digests in found.items() if len(digests) == 1}
 
+    async def scanned_names(self, host: str) -> dict[str, str]:
+        """Return the names of images that scans or pulls have found in a registry.
+
+        The values are their problems. Custom images are left out: their owners delete them.
+        """
+        is_custom = sa.exists().where(custom_images.c.image == images.c.name)
+        select = sa.select(images.c.name, images.c.registry_problem).where(
+            images.c.registry == host, images.c.registry_digest != "", ~is_custom
+        )
+        async with self._db.read() as tx:
+            return {name: problem for name, problem in await tx.execute(select)}
+
+    async def settle_tags(
+        self,
+        registry_id: str,
+        scan_id: str,
+        deleted: Sequence[str],
+        existing: Sequence[str],
+        entry: Callable[[str], AuditEntry],
+    ) -> bool:
+        """Delete the images of tags that were deleted in the registry.
+
+        Images in use remain, with the reason as their problem. ``existing``: names of images whose
+        tags exist again. ``entry`` returns the audit entry of a deleted image. If the scan is no
+        longer running, change nothing and return False.
+        """
+        async with self._db.write() as tx:
+            is_running = _is_running(registry_id, scan_id)
+            if not await _lock_scan(tx, is_running, {}):
+                return False
+            for start in range(0, len(existing), CHUNK):
+                of_chunk = images.c.name.in_(existing[start : start + CHUNK])
+                await tx.execute(images.update().where(of_chunk).values(registry_problem=""))
+            removed = 0
+            for name in deleted:
+                removed += await _delete_images(tx, name, entry)
+            if removed:
+                total = image_registries.c.scan_removed + removed
+                await tx.execute(
+                    image_registries.update().where(is_running).values(scan_removed=total)
+                )
+            return True
+
     async def record_images(
         self,
         registry_id: str,
@@ -238,23 +290,8 @@ class RegistryStore:
         nothing and return False.
         """
         async with self._db.write() as tx:
-            is_running = sa.and_(
-                image_registries.c.id == registry_id,
-                image_registries.c.scan_id == scan_id,
-                image_registries.c.scan_status == ScanStatus.RUNNING,
-            )
-            # Lock the row first, so that a concurrent cancellation waits.
-            locked = await tx.execute(
-                image_registries.update()
-                .where(is_running)
-                .values(
-                    {
-                        name: image_registries.c[name] + amount
-                        for name, amount in {"scan_checked": 0, **counts}.items()
-                    }
-                )
-            )
-            if not locked.rowcount:
+            is_running = _is_running(registry_id, scan_id)
+            if not await _lock_scan(tx, is_running, counts):
                 return False
             new = changed = 0
             for start in range(0, len(found), CHUNK):
@@ -293,6 +330,49 @@ class RegistryStore:
             if audit is not None:
                 await record(tx, audit)
             return await _one(tx, _has_id(found.id))
+
+
+def _is_running(registry_id: str, scan_id: str) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        image_registries.c.id == registry_id,
+        image_registries.c.scan_id == scan_id,
+        image_registries.c.scan_status == ScanStatus.RUNNING,
+    )
+
+
+async def _lock_scan(
+    tx: AsyncConnection, is_running: sa.ColumnElement[bool], counts: Mapping[str, int]
+) -> bool:
+    """Lock a scan, so that a concurrent cancellation waits, and add ``counts`` to its progress.
+
+    Return False if it is no longer running.
+    """
+    values = {
+        name: image_registries.c[name] + amount
+        for name, amount in {"scan_checked": 0, **counts}.items()
+    }
+    locked = await tx.execute(image_registries.update().where(is_running).values(values))
+    return bool(locked.rowcount)
+
+
+async def _delete_images(tx: AsyncConnection, name: str, entry: Callable[[str], AuditEntry]) -> int:
+    """Delete the unused images with a name, one for each architecture; return their number."""
+    removed = 0
+    # Lock the rows, so that no project or alias begins to use them.
+    of_name = images.update().where(images.c.name == name)
+    await tx.execute(of_name.values(created_at=images.c.created_at))
+    for image in await find_images(tx, name):
+        try:
+            await require_unused_image(tx, image, keeps_aliased=True)
+        except InUse as error:
+            problem = f"the tag was deleted in the registry; {error.message}"[:MAX_PROBLEM]
+            of_image = images.update().where(images.c.id == image.id)
+            await tx.execute(of_image.values(registry_problem=problem))
+            continue
+        await tx.execute(images.delete().where(images.c.id == image.id))
+        await record(tx, entry(image.name))
+        removed += 1
+    return removed
 
 
 async def _record_chunk(

@@ -99,6 +99,18 @@ agent_checks = sa.Table(
     sa.Column("result", sa.JSON(none_as_null=True)),
 )
 
+# The last request to each agent to list or remove its unused images.
+image_prunes = sa.Table(
+    "image_prunes",
+    metadata,
+    sa.Column("agent_id", sa.ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("id", sa.String(64), nullable=False),
+    created_at(),
+    sa.Column("request", sa.JSON, nullable=False),
+    # NULL until the agent has reported.
+    sa.Column("result", sa.JSON(none_as_null=True)),
+)
+
 # Capacity and usage of cpu and mem; for device slots, see ``devices``.
 agent_slots = sa.Table(
     "agent_slots",
@@ -149,6 +161,8 @@ images = sa.Table(
     sa.Column("registry_digest", sa.String(128), nullable=False, default="", server_default=""),
     # Host of the registry in the name; ``docker.io`` for a name without a registry.
     sa.Column("registry", sa.String(255), nullable=False, default="", server_default=""),
+    # Why the image remains although its tag was deleted in the registry; empty: the tag exists.
+    sa.Column("registry_problem", sa.String(255), nullable=False, default="", server_default=""),
     sa.UniqueConstraint("name", "architecture"),
 )
 
@@ -183,6 +197,7 @@ image_registries = sa.Table(
     sa.Column("scan_new", sa.Integer, nullable=False, default=0),
     sa.Column("scan_changed", sa.Integer, nullable=False, default=0),
     sa.Column("scan_skipped", sa.Integer, nullable=False, default=0),
+    sa.Column("scan_removed", sa.Integer, nullable=False, default=0, server_default="0"),
     sa.Column("scan_problem", sa.String(500), nullable=False, default=""),
 )
 

@@ -15,6 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
@@ -64,6 +65,8 @@ MAX_PAGES = 200
 PAGE_SIZE = 100
 MAX_LISTED_REPOSITORIES = 5_000
 MAX_TAGS = 5_000
+# Most configurations kept for further tags with the same one.
+MAX_KEPT_CONFIGS = 500
 MAX_REDIRECTS = 4
 MAX_ATTEMPTS = 3
 FIRST_DELAY_SECONDS = 0.5
@@ -95,6 +98,21 @@ class FoundImage:
     digest: str
     size_bytes: int
     labels: Mapping[str, str]
+
+
+class TagNotFound(SourceError):
+    """The registry has no such repository or tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What to request: the path ``target`` of the registry, at most ``max_bytes`` of its body."""
+
+    target: str
+    scope: str
+    max_bytes: int
+    accept: str = "application/json, */*"
+    method: str = "GET"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +150,8 @@ class RegistryClient:
         # Token and monotonic expiry by scope.
         self._tokens: dict[str, tuple[str, float]] = {}
         self._is_basic = False
+        # Configurations by digest: the tags of a repository often have the same image.
+        self._configs: dict[str, ImageConfig] = {}
         self._tls = ssl.create_default_context()
         if access.ca_certificate:
             self._tls.load_verify_locations(cadata=access.ca_certificate)
@@ -163,12 +183,24 @@ class RegistryClient:
             if not repository_may_match(repository, patterns):
                 continue
             path = f"/v2/{quote(repository)}/tags/list"
-            for page in self._pages(path, _pull_scope(repository)):
-                tags = _parsed(parse_tags, page)
-                found += [(repository, tag) for tag in tags if matches(repository, tag, patterns)]
-                if len(found) > MAX_TAGS:
-                    raise SourceError(f"more than {MAX_TAGS} tags match; use narrower patterns")
+            try:
+                for page in self._pages(path, _pull_scope(repository)):
+                    tags = _parsed(parse_tags, page)
+                    found += [
+                        (repository, tag) for tag in tags if matches(repository, tag, patterns)
+                    ]
+                    if len(found) > MAX_TAGS:
+                        raise SourceError(f"more than {MAX_TAGS} tags match; use narrower patterns")
+            except TagNotFound:
+                # The catalog lists a repository even if all its tags were deleted.
+                if repositories:
+                    raise
         return list(dict.fromkeys(found))
+
+    def is_deleted(self, repository: str, tag: str) -> bool:
+        """Return whether the registry has no such tag; False if its response shows neither."""
+        request = _manifest_request(repository, tag, method="HEAD")
+        return self._authorized(request).status == HTTPStatus.NOT_FOUND
 
     def inspect(self, repository: str, tag: str, known: Mapping[str, str]) -> list[FoundImage]:
         """Return the images of a tag, one for each architecture.
@@ -184,6 +216,9 @@ class RegistryClient:
             name = image_name(self._access.host, repository, tag)
         except InvalidRequest as error:
             raise SourceError(error.message) from None
+        # HEAD does not count as a pull, whose number some registries limit.
+        if name in known and self._current_digest(repository, tag) == known[name]:
+            return []
         body = self._manifest(repository, tag)
         digest = _digest_of(body)
         if known.get(name) == digest:
@@ -206,17 +241,27 @@ class RegistryClient:
         labels = self._config(repository, manifest.config_digest).labels
         return FoundImage(name, platform.architecture, digest, manifest.size_bytes, labels)
 
+    def _current_digest(self, repository: str, tag: str) -> str:
+        """Return the digest of a tag; empty if the registry does not return it without a body."""
+        response = self._authorized(_manifest_request(repository, tag, method="HEAD"))
+        if response.status != HTTPStatus.OK:
+            return ""
+        return response.headers.get("Docker-Content-Digest") or ""
+
     def _manifest(self, repository: str, reference: str) -> bytes:
-        path = f"/v2/{quote(repository)}/manifests/{quote(reference)}"
-        response = self._get(path, _pull_scope(repository), MAX_MANIFEST_BYTES, _MANIFEST_ACCEPT)
-        return response.body
+        return self._get(_manifest_request(repository, reference)).body
 
     def _config(self, repository: str, digest: str) -> ImageConfig:
+        if digest in self._configs:
+            return self._configs[digest]
         path = f"/v2/{quote(repository)}/blobs/{quote(digest)}"
-        body = self._get(path, _pull_scope(repository), MAX_CONFIG_BYTES).body
+        body = self._get(_Request(path, _pull_scope(repository), MAX_CONFIG_BYTES)).body
         if _digest_of(body) != digest:
             raise SourceError("the configuration of the image does not match its digest")
-        return _parsed(parse_config, _json(body))
+        config = _parsed(parse_config, _json(body))
+        if len(self._configs) < MAX_KEPT_CONFIGS:
+            self._configs[digest] = config
+        return config
 
     def _repositories(self) -> list[str]:
         found: list[str] = []
@@ -232,7 +277,7 @@ class RegistryClient:
     def _pages(self, path: str, scope: str) -> Iterator[Any]:
         target = f"{path}?n={PAGE_SIZE}"
         for _ in range(MAX_PAGES):
-            response = self._get(target, scope, MAX_LIST_BYTES)
+            response = self._get(_Request(target, scope, MAX_LIST_BYTES))
             yield _json(response.body)
             following = _next_page(response.headers.get("Link"))
             if following is None:
@@ -244,9 +289,7 @@ class RegistryClient:
             target = f"{parts.path}?{parts.query}"
         raise SourceError(f"a list of the registry has more than {MAX_PAGES} pages")
 
-    def _get(
-        self, target: str, scope: str, max_bytes: int, accept: str = "application/json, */*"
-    ) -> _Response:
+    def _get(self, request: _Request) -> _Response:
         """Request a path of the registry, with credentials if the registry requires them.
 
         Raises
@@ -254,28 +297,33 @@ class RegistryClient:
         SourceError
             If the registry does not respond with success.
         """
-        sent = self._authorization(scope)
-        response = self._repeated(target, scope, max_bytes, accept)
-        if response.status == 401 and self._authenticate(response, scope, sent):
-            response = self._repeated(target, scope, max_bytes, accept)
+        response = self._authorized(request)
         if response.status in (401, 403):
             raise SourceError(
                 f"the registry refuses access (status {response.status}); check the user name, "
                 "the password and their permissions"
             )
-        if response.status == 404:
-            raise SourceError("the registry has no such repository or tag (status 404)")
-        if response.status != 200:
+        if response.status == HTTPStatus.NOT_FOUND:
+            raise TagNotFound("the registry has no such repository or tag (status 404)")
+        if response.status != HTTPStatus.OK:
             raise SourceError(f"the registry responded with status {response.status}")
         return response
 
-    def _repeated(self, target: str, scope: str, max_bytes: int, accept: str) -> _Response:
+    def _authorized(self, request: _Request) -> _Response:
+        """Return the response to a request, of any status."""
+        sent = self._authorization(request.scope)
+        response = self._repeated(request)
+        if response.status == 401 and self._authenticate(response, request.scope, sent):
+            response = self._repeated(request)
+        return response
+
+    def _repeated(self, request: _Request) -> _Response:
         """Return the response; repeat the request after a failure of the network or the server."""
         delay = self._first_delay
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
-                headers = {"Accept": accept, **self._authorization(scope)}
-                response = self._followed(self._base + target, headers, max_bytes)
+                headers = {"Accept": request.accept, **self._authorization(request.scope)}
+                response = self._followed(self._base + request.target, headers, request)
                 if response.status != 429 and response.status < 500:
                     return response
                 problem = RetryableError(f"the registry responded with status {response.status}")
@@ -288,10 +336,10 @@ class RegistryClient:
             delay *= 2
         raise problem
 
-    def _followed(self, url: str, headers: Mapping[str, str], max_bytes: int) -> _Response:
+    def _followed(self, url: str, headers: Mapping[str, str], request: _Request) -> _Response:
         """Return the response after redirects; another origin receives no credentials."""
         for _ in range(MAX_REDIRECTS + 1):
-            response = self._exchange(url, headers, max_bytes)
+            response = self._exchange(url, headers, request)
             if response.status not in _REDIRECTS:
                 return response
             target = redirect_target(url, response.headers.get("Location"))
@@ -336,7 +384,7 @@ class RegistryClient:
         headers = {"Accept": "application/json"}
         if self._access.password:
             headers["Authorization"] = self._basic()
-        response = self._followed(url, headers, MAX_TOKEN_BYTES)
+        response = self._followed(url, headers, _Request(url, scope, MAX_TOKEN_BYTES))
         if response.status != 200:
             raise SourceError(
                 f"the token service of the registry responded with status {response.status}; "
@@ -346,14 +394,14 @@ class RegistryClient:
         # A token with a short lifetime must be usable for at least the current request.
         return token, time.monotonic() + max(seconds, 2 * TOKEN_RESERVE_SECONDS)
 
-    def _exchange(self, url: str, headers: Mapping[str, str], max_bytes: int) -> _Response:
+    def _exchange(self, url: str, headers: Mapping[str, str], request: _Request) -> _Response:
         """Send one request, and read its response of at most ``max_bytes``."""
         origin = origin_of(url)
         for may_reuse in (True, False):
             connection, is_reused = self._connection(url, origin, may_reuse=may_reuse)
             try:
                 with time_limit(connection.sock, self._request_seconds):
-                    return self._on_connection(connection, url, headers, max_bytes, origin)
+                    return self._on_connection(connection, url, headers, request)
             except ConnectionError as error:
                 # The registry may have closed a connection that was idle.
                 if not is_reused or self._cancelled.is_set():
@@ -367,15 +415,14 @@ class RegistryClient:
         connection: http.client.HTTPConnection,
         url: str,
         headers: Mapping[str, str],
-        max_bytes: int,
-        origin: _Origin,
+        request: _Request,
     ) -> _Response:
-        is_reusable = False
+        is_reusable, max_bytes = False, request.max_bytes
         try:
             parts = urlsplit(url)
             path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
             connection.request(
-                "GET",
+                request.method,
                 path,
                 None,
                 {"User-Agent": "bai-hub", "Accept-Encoding": "identity"} | {**headers},
@@ -392,7 +439,7 @@ class RegistryClient:
             with self._lock:
                 self._open.discard(connection)
                 if is_reusable and not self._cancelled.is_set():
-                    self._idle[origin].append(connection)
+                    self._idle[origin_of(url)].append(connection)
                 else:
                     connection.close()
 
@@ -427,6 +474,12 @@ class RegistryClient:
         with self._lock:
             self._open.add(connection)
         return connection, False
+
+
+def _manifest_request(repository: str, reference: str, method: str = "GET") -> _Request:
+    path = f"/v2/{quote(repository)}/manifests/{quote(reference)}"
+    scope = _pull_scope(repository)
+    return _Request(path, scope, MAX_MANIFEST_BYTES, _MANIFEST_ACCEPT, method)
 
 
 def _pull_scope(repository: str) -> str:

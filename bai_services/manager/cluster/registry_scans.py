@@ -6,18 +6,21 @@ import asyncio
 import functools
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from bai_services.core.accounts.roles import Role
+from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.image_labels import check_bounds, parse_new_labels
 from bai_services.core.cluster.manifests import has_platform_labels
 from bai_services.core.cluster.registries import (
     ImageRegistry,
     ScanEvent,
+    is_in_scope,
     is_scan_due,
     registry_host,
+    repository_and_tag,
 )
 from bai_services.core.errors import BaiError, InvalidRequest, InvalidTransition, NotFound
 from bai_services.core.sessions.callbacks import AllowedTargets
@@ -38,13 +41,18 @@ TICK_SECONDS = 30.0
 WATCH_SECONDS = 1.0
 MAX_CONCURRENT_SCANS = 2
 # Maximum number of concurrent requests of one scan.
-MAX_CONCURRENT_REQUESTS = 8
+MAX_CONCURRENT_REQUESTS = 16
 MAX_SCAN_SECONDS = 30 * 60.0
 # Maximum number of tags in one transaction.
 BATCH_SIZE = 32
 # A registry is considered down after this number of consecutive failed tags.
 MAX_FAILURES_IN_A_ROW = 2 * BATCH_SIZE
 MAX_PROBLEM_CHARACTERS = 500
+
+# Repository and tag.
+_Tag = tuple[str, str]
+# The result of a request, or its error.
+_Result = tuple[_Tag, Any]
 
 
 class RegistryScans:
@@ -65,6 +73,7 @@ class RegistryScans:
         self._lease = lease
         self._max_scan_seconds = max_scan_seconds
         self._clock = context.clock
+        self._audit = context.audit
         self._read_only = context.read_only
         threads = MAX_CONCURRENT_SCANS * MAX_CONCURRENT_REQUESTS
         self._threads = Workers("registry-scans", threads)
@@ -127,7 +136,9 @@ class RegistryScans:
             # After a restart, images that have been stored count as new or changed only once.
             begun = {"scan_tags": 0, "scan_checked": 0, "scan_skipped": 0}
             await self._store.apply(row.registry.name, row.scan_id, ScanEvent.BEGUN, begun)
-            scan = _Scan(self._store, row, self._client(row), self._blocking, self._clock)
+            scan = _Scan(
+                self._store, row, self._client(row), self._blocking, self._clock, self._removal
+            )
             async with asyncio.timeout(self._max_scan_seconds):
                 await self._watched(scan, row)
             problem = scan.problem
@@ -177,6 +188,10 @@ class RegistryScans:
         )
         return RegistryClient(access, self._targets)
 
+    def _removal(self, row: ScanRow, image: str) -> AuditEntry:
+        reason = "the tag was deleted in the registry"
+        return self._audit.system("image.delete", image, registry=row.registry.name, reason=reason)
+
     async def _blocking(self, work: Callable[..., T], *arguments: Any) -> T:
         return await self._threads.run(work, *arguments, seconds=None)
 
@@ -191,7 +206,9 @@ class _Scan:
         client: RegistryClient,
         blocking: Callable[..., Any],
         clock: Callable[[], Any],
+        removal: Callable[[ScanRow, str], AuditEntry],
     ) -> None:
+        self._removal = functools.partial(removal, row)
         self.client = client
         self.problem = ""  # of the first tag that could not be read
         self._store = store
@@ -205,27 +222,70 @@ class _Scan:
         tags = await self._blocking(self.client.tags, registry.repositories, registry.patterns)
         known = await self._store.known_digests(registry.host)
         await self._record([], {"scan_tags": len(tags)})
-        for start in range(0, len(tags), BATCH_SIZE):
-            await self._check(tags[start : start + BATCH_SIZE], known)
+        inspect = functools.partial(self.client.inspect, known=known)
+        await self._in_parallel(tags, inspect, self._store_images)
+        await self._settle(set(tags))
 
-    async def _check(self, tags: Sequence[tuple[str, str]], known: Mapping[str, str]) -> None:
-        """Read some tags at the same time, and store their images."""
-        turns = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
+    async def _settle(self, tags: Set[_Tag]) -> None:
+        """Delete the images whose tags the registry no longer has."""
+        registry = self._row.registry
+        names = await self._store.scanned_names(registry.host)
+        missing, existing = {}, []
+        for name, problem in names.items():
+            tag = repository_and_tag(registry.host, name)
+            if tag not in tags and is_in_scope(registry, *tag):
+                missing[tag] = name
+            elif tag in tags and problem:
+                existing.append(name)
+        deleted: list[str] = []
 
-        async def inspect(repository: str, tag: str) -> list[FoundImage] | SourceError:
-            async with turns:
+        async def store(results: Sequence[_Result]) -> None:
+            # A list may be incomplete: images whose tags cannot be checked remain.
+            deleted.extend(missing[tag] for tag, is_deleted in results if is_deleted is True)
+
+        await self._in_parallel(sorted(missing), self.client.is_deleted, store)
+        if not deleted and not existing:
+            return
+        is_running = await self._store.settle_tags(
+            registry.id, self._row.scan_id, sorted(deleted), existing, self._removal
+        )
+        if not is_running:
+            raise InvalidTransition("the scan was cancelled")
+
+    async def _in_parallel(
+        self,
+        tags: Sequence[_Tag],
+        read: Callable[..., Any],
+        store: Callable[[Sequence[_Result]], Awaitable[None]],
+    ) -> None:
+        """Call ``read`` for several tags at the same time, and ``store`` for each batch."""
+        waiting = iter(tags)
+        # Bounded, so that the requests wait for a slow database.
+        results: asyncio.Queue[_Result] = asyncio.Queue(2 * BATCH_SIZE)
+
+        async def work() -> None:
+            for tag in waiting:
                 try:
-                    inspected: list[FoundImage] = await self._blocking(
-                        self.client.inspect, repository, tag, known
-                    )
-                    return inspected
-                except SourceError as error:
-                    return error
+                    found = await self._blocking(read, *tag)
+                except Exception as error:
+                    found = error
+                await results.put((tag, found))
 
-        results = await asyncio.gather(*(inspect(*tag) for tag in tags))
-        counts = Counter({"scan_checked": len(tags)})
+        workers = [asyncio.create_task(work()) for _ in range(MAX_CONCURRENT_REQUESTS)]
+        try:
+            for start in range(0, len(tags), BATCH_SIZE):
+                size = min(BATCH_SIZE, len(tags) - start)
+                await store([await results.get() for _ in range(size)])
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _store_images(self, results: Sequence[_Result]) -> None:
+        """Store the images that the client has found for some tags."""
+        counts = Counter({"scan_checked": len(results)})
         found: list[dict[str, Any]] = []
-        for (repository, tag), result in zip(tags, results, strict=True):
+        for (repository, tag), result in results:
             if isinstance(result, SourceError):
                 counts["scan_skipped"] += 1
                 self.problem = self.problem or f"{repository}:{tag}: {result}"
@@ -233,6 +293,8 @@ class _Scan:
                 if self._failures >= MAX_FAILURES_IN_A_ROW:
                     raise SourceError(f"the registry fails for all tags: {result}")
                 continue
+            if isinstance(result, Exception):
+                raise result
             self._failures = 0
             images = [self._columns(image) for image in result]
             found += [image for image in images if image is not None]

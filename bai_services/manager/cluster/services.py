@@ -17,6 +17,7 @@ from .agents import Agents, WorkReports
 from .custom_images import COMMIT, CustomImages
 from .doctor import CHECK, ClusterDoctor
 from .heartbeat_times import HeartbeatTimes
+from .image_prunes import PRUNE, ImagePrunes
 from .image_pulls import PULL, ImagePulls
 from .images import ImageAliases, Images
 from .joining import AgentJoins
@@ -39,6 +40,7 @@ class ClusterServices:
     swarm: Swarm
     images: Images
     image_aliases: ImageAliases
+    image_prunes: ImagePrunes
     image_pulls: ImagePulls
     custom_images: CustomImages
     registries: ImageRegistries
@@ -61,6 +63,8 @@ def cluster_services(
     resource_groups = ResourceGroups(context)
     image_pulls = ImagePulls(context, resource_groups, sessions.kernels.wake, sessions.pull_secrets)
     sessions.kernels.add_source(image_pulls)
+    image_prunes = ImagePrunes(context, resource_groups, sessions.kernels.wake)
+    sessions.kernels.add_source(image_prunes)
     swarm = Swarm(settings.swarm_host)
     doctor = ClusterDoctor(context, settings, swarm, sessions.kernels.wake)
     sessions.kernels.add_source(doctor)
@@ -79,7 +83,12 @@ def cluster_services(
         wake=sessions.kernels.wake,
     )
     sessions.kernels.add_source(custom_images)
-    reports: dict[str, WorkReports] = {PULL: image_pulls, CHECK: doctor, COMMIT: custom_images}
+    reports: dict[str, WorkReports] = {
+        PULL: image_pulls,
+        PRUNE: image_prunes,
+        CHECK: doctor,
+        COMMIT: custom_images,
+    }
     return ClusterServices(
         agents=Agents(context, settings, sessions.kernels, reports, joins, times),
         custom_images=custom_images,
@@ -88,6 +97,7 @@ def cluster_services(
         swarm=swarm,
         images=Images(context),
         image_aliases=ImageAliases(context),
+        image_prunes=image_prunes,
         image_pulls=image_pulls,
         registries=ImageRegistries(
             context,

@@ -304,3 +304,12 @@ async def test_a_commit_of_a_lost_session_fails(api: Api, agent: FakeAgent) -> N
     await agent.work()
     shown = await user.get(f"/custom-images/{made['id']}")
     assert (shown["status"], "ended before" in shown["message"]) == ("failed", True)
+
+
+async def test_a_project_with_custom_images_cannot_be_deleted(api: Api, agent: FakeAgent) -> None:
+    await start(api, agent, "my-lab")
+    made = await commit(api, agent, "tools")
+    admin = await api.client("admin")
+    with pytest.raises(InUse, match="1 custom image"):
+        await admin.delete(f"/projects/{made['project_id']}")
+    assert (await admin.get(f"/custom-images/{made['id']}"))["status"] == "done"

@@ -120,6 +120,60 @@ async def test_a_changed_tag_is_noticed_and_keeps_its_registered_digest(
     assert (await scan(api, admin))["scan_changed"] == 0
 
 
+@pytest.mark.both_databases
+async def test_images_of_deleted_tags_disappear_when_they_are_unused(
+    api: Api, admin: Client, registry: TlsRegistry
+) -> None:
+    def push(tag: str) -> str:
+        return registry.push("team/old", [tag], LABELS, layer=tag.encode())
+
+    digests = {tag: push(tag) for tag in ("1", "2", "3", "4")}
+    await add(admin, registry, repositories=["team/old"], activates_images=True)
+    await scan(api, admin)
+    of_tag = {tag: f"{registry.host}/team/old:{tag}" for tag in digests}
+    session = await (await api.client("user")).post(
+        "/sessions", {"image": of_tag["2"], "name": "uses-2"}
+    )
+    await admin.post("/image-aliases", {"alias": "old-four", "image": of_tag["4"]})
+    for tag in ("1", "2", "4"):
+        registry.delete("team/old", digests[tag])
+    # Tags outside the scope of a scan are not considered deleted.
+    await admin.patch("/image-registries/lab", {"patterns": ["team/old:3"]})
+    assert (await scan(api, admin))["scan_removed"] == 0
+    await admin.patch("/image-registries/lab", {"patterns": []})
+    assert (await scan(api, admin))["scan_removed"] == 1
+    images = (await admin.get("/images", registry=registry.host))["items"]
+    problems = {image["name"]: image["registry_problem"] for image in images}
+    assert sorted(problems) == [of_tag["2"], of_tag["3"], of_tag["4"]]
+    assert problems[of_tag["3"]] == ""
+    assert "was deleted in the registry" in problems[of_tag["2"]]
+    assert "1 live session" in problems[of_tag["2"]]
+    assert "1 alias" in problems[of_tag["4"]]
+    (entry,) = (await admin.get("/audit-log", action="image.delete"))["items"]
+    assert (entry["actor"], entry["entity_id"]) == ("manager", of_tag["1"])
+    assert entry["details"]["reason"] == "the tag was deleted in the registry"
+
+    # A tag that exists again, and an image that is no longer used.
+    push("4")
+    await admin.delete(f"/sessions/{session['id']}")
+    assert (await scan(api, admin))["scan_removed"] == 1
+    images = (await admin.get("/images", registry=registry.host))["items"]
+    problems = {image["name"]: image["registry_problem"] for image in images}
+    assert problems == {of_tag["3"]: "", of_tag["4"]: ""}
+
+
+async def test_an_image_remains_if_its_tag_cannot_be_checked(api: Api, admin: Client) -> None:
+    async with serve_fake_registry(FakeRegistry(["1", "2"])) as fake:
+        spec = {"name": "fake", "url": fake.url, "labelled_only": False}
+        await admin.post("/image-registries", spec)
+        await scan(api, admin, "fake")
+        # The list lacks a tag that exists, or that the registry refuses to show.
+        fake.tags = ["1"]
+        for refused, removed in (({}, 0), ({"2": 403}, 0), ({"2": 404}, 1)):
+            fake.refused = refused
+            assert (await scan(api, admin, "fake"))["scan_removed"] == removed
+
+
 async def test_passwords_are_encrypted_and_never_returned(
     api: Api, admin: Client, registry: TlsRegistry
 ) -> None:

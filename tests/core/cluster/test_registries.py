@@ -22,6 +22,7 @@ from bai_services.core.cluster.registries import (
     matches,
     next_scan_status,
     registry_host,
+    repository_and_tag,
     repository_may_match,
 )
 from bai_services.core.errors import InvalidRequest, InvalidTransition
@@ -119,3 +120,20 @@ def test_no_repository_with_a_matching_tag_is_left_out(
     assert matches(repository, tag, checked) is expected
     if expected:
         assert repository_may_match(repository, checked)
+
+
+REPOSITORIES = st.from_regex(r"[a-z0-9]{1,8}(/[a-z0-9]{1,8}){0,2}", fullmatch=True)
+
+
+@given(
+    st.sampled_from(["docker.io", "ghcr.io", "127.0.0.1:5000"]),
+    REPOSITORIES,
+    st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,8}", fullmatch=True),
+)
+def test_the_name_of_an_image_contains_repository_and_tag(
+    host: str, repository: str, tag: str
+) -> None:
+    if host == "docker.io" and "/" not in repository:
+        repository = f"library/{repository}"
+    name = image_name(host, repository, tag)
+    assert repository_and_tag(host, name) == (repository, tag)

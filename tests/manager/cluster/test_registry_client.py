@@ -124,6 +124,24 @@ async def test_a_token_is_requested_once_for_each_repository(fake: FakeRegistry)
     client.close()
 
 
+@pytest.mark.parametrize("has_digests", [True, False])
+async def test_unchanged_tags_are_not_pulled_and_equal_images_are_read_once(
+    fake: FakeRegistry, has_digests: bool
+) -> None:
+    fake.has_digests, fake.tags = has_digests, ["1", "2"]
+    client = fake_client(fake)
+    known = {}
+    for tag in fake.tags:
+        (image,) = await asyncio.to_thread(client.inspect, "team/py", tag, {})
+        known[image.name] = image.digest
+    assert fake.methods == ["GET manifest", "GET blob", "GET manifest"]
+    fake.methods.clear()
+    assert await asyncio.to_thread(client.inspect, "team/py", "1", known) == []
+    # A registry may return no digest without the manifest.
+    assert fake.methods == ["HEAD manifest", *([] if has_digests else ["GET manifest"])]
+    client.close()
+
+
 async def test_redirects_and_foreign_token_services_do_not_leak_credentials(
     fake: FakeRegistry,
 ) -> None:

@@ -42,6 +42,15 @@ export function useCreatePulls() {
   });
 }
 
+/** List the unused images of the agents of a resource group, or remove them. */
+export function usePruneImages() {
+  return useMutation({
+    mutationFn: (body: { resource_group: string; unused_seconds: number; is_dry_run: boolean }) =>
+      unwrap(api.POST('/image-prunes', { body })),
+    onSettled: refresh
+  });
+}
+
 export function useCancelPull() {
   return useMutation({
     mutationFn: (id: string) =>

@@ -7,6 +7,7 @@ import { Aliases } from './Aliases';
 import { AppsForm } from './AppsForm';
 import { ImageAgents } from './ImageAgents';
 import { partsOf } from './imageApps';
+import { PruneImages } from './PruneImages';
 import { PullImages } from './PullImages';
 import { PULLS } from './pulls';
 import { REGISTRIES } from './registries';
@@ -38,6 +39,7 @@ const IMAGES: Entity = {
     { key: 'is_private', isOptional: true },
     { key: 'digest', isOptional: true },
     { key: 'registry_digest', isOptional: true },
+    { key: 'registry_problem', isOptional: true },
     { key: 'labels', isOptional: true },
     { key: 'created_at', isSortable: true, isOptional: true }
   ],
@@ -72,9 +74,12 @@ export function ImagesPage() {
       entities={isWriter ? [IMAGES, PULLS, REGISTRIES] : [IMAGES, PULLS]}
       toolbar={entity =>
         entity !== REGISTRIES && (
-          <PullImages
-            onPulled={() => void navigate({ to: '/images', search: { tab: PULLS.name } })}
-          />
+          <>
+            <PullImages
+              onPulled={() => void navigate({ to: '/images', search: { tab: PULLS.name } })}
+            />
+            <PruneImages />
+          </>
         )
       }
       details={(entity, image) =>

@@ -82,7 +82,8 @@ function Scan({ registry }: { registry: Item }) {
             tags,
             created: registry['scan_new'],
             changed: registry['scan_changed'],
-            skipped: registry['scan_skipped']
+            skipped: registry['scan_skipped'],
+            removed: registry['scan_removed']
           })}
         </div>
       )}
