@@ -1,6 +1,6 @@
 """Images whose tags were deleted in the registry, and removal of unused images from agents.
 
-Follows 0066; created 2026-11-27.
+Follows 0068; created 2026-11-27.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0067"
-down_revision = "0066"
+revision = "0069"
+down_revision = "0068"
 
 
 def upgrade() -> None:
