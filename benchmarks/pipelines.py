@@ -3,7 +3,10 @@
 ``tasks_per_second``: task runs from waiting to succeeded, in runs of a graph whose tasks have no
 sessions. ``dispatch_ms``: from the end of a task until the next one is stored as queued, without
 the creation of its session. ``resume_lost``: task runs that are lost or repeated although the
-process that runs them is killed (SIGKILL) before random statements. The figures of batch sessions
+process that runs them is killed (SIGKILL) before random statements. ``luigi_tasks_per_second``: the
+same graph in Luigi, which uv installs in an environment of its own; null if this fails.
+``editor_fps``: frames per second while the graph of the editor is moved in Chromium, and
+``editor_drag_fps`` while one task is moved. The figures of batch sessions
 without a Hub server are those of ``benchmarks/batch_starts.py``.
 """
 
@@ -14,8 +17,10 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -45,7 +50,7 @@ from bai_services.manager.pipelines.runner import MAX_RUNS_PER_STEP, MAX_TASKS_P
 from tests.db.world import NOW, World, make_world
 from tests.testbed import ComponentMissing, forked, postgres
 
-from . import batch_starts
+from . import batch_starts, pipeline_editor
 
 EXIT_MISSING = 6
 WIDTH = 10
@@ -53,6 +58,8 @@ KILL_AFTER = (2, 20)
 KILLED_TASKS = 50
 RUNS_PER_KILLED_STEP = 5
 KILL_SECONDS = 120.0
+LUIGI = "luigi==3.8.1"
+LUIGI_SECONDS = 300.0
 
 
 def main() -> int:
@@ -63,6 +70,8 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=100, help="tasks of a run")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--batches", type=int, default=300, help="batch sessions; 0: none")
+    parser.add_argument("--luigi-runs", type=int, default=10, help="runs in Luigi; 0: none")
+    parser.add_argument("--editor-tasks", type=int, default=500, help="0: no browser")
     parser.add_argument("--agents", type=int, default=2, help="agents that start them")
     spec = parser.parse_args()
     if spec.database == "postgres":
@@ -93,11 +102,29 @@ def _figures(urls: Sequence[str], spec: argparse.Namespace) -> dict[str, object]
         "dispatch_p99_ms": round(sorted(times)[int(0.99 * (len(times) - 1))] * 1000, 2),
         "resume_lost": lost,
         "kills": killed,
+        **({"luigi_tasks_per_second": _luigi(spec)} if spec.luigi_runs else {}),
+        **(pipeline_editor.figures(spec.editor_tasks) if spec.editor_tasks else {}),
         "runs": spec.runs,
         "tasks": spec.tasks,
         # Always with SQLite.
         **(batch_starts.rates(spec.batches, spec.agents) if spec.batches else {}),
     }
+
+
+def _luigi(spec: argparse.Namespace) -> int | None:
+    """Return the tasks per second of Luigi; None if uv or Luigi is not available."""
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
+    if uv is None:
+        return None
+    program = str(Path(__file__).with_name("luigi_rate.py"))
+    command = [uv, "run", "--no-project", "--python", sys.executable, "--with", LUIGI, "python"]
+    done = subprocess.run(
+        [*command, program, str(spec.luigi_runs), str(spec.tasks)],
+        capture_output=True,
+        text=True,
+        timeout=LUIGI_SECONDS,
+    )
+    return int(done.stdout) if done.returncode == 0 else None
 
 
 def layered(tasks: int, width: int = WIDTH) -> PipelineDefinition:

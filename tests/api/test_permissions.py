@@ -844,6 +844,12 @@ TABLE = [
     Row("GET /pipeline-runs", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /pipeline-runs/{pipeline_run}", "ok ok 404 ok 404 404 404 403 403"),
     Row("GET /pipeline-runs/{pipeline_run}/results", "ok ok 404 ok 404 404 404 403 403"),
+    # The session belongs to the caller, who must be able to mount the folder.
+    Row(
+        "POST /pipeline-runs/{pipeline_run}/apps",
+        "404 404 404 ok 404 404 404 403 403",
+        {"app": "tensorboard"},
+    ),
     Row("DELETE /pipeline-runs/{pipeline_run}", "ok ok 404 ok 404 404 404 403 403"),
     Row(
         "POST /pipeline-runs/{cancelled_run}/resumption",

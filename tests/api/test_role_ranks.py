@@ -211,6 +211,8 @@ ALWAYS_REJECTED = {
     "POST /pipeline-triggers",
     "POST /pipeline-triggers/{pipeline_trigger}/secret",
     "POST /pipeline-runs/{cancelled_run}/resumption",
+    # The session belongs to the caller.
+    "POST /pipeline-runs/{pipeline_run}/apps",
     # There is no such task.
     "POST /pipeline-runs/{pipeline_run}/tasks/nothing/approval",
     "POST /endpoints/{endpoint}/revisions",

@@ -560,6 +560,7 @@ NOT_FROM_USERS = {
     "pipelines.requests.run_directory",
     "pipelines.requests.session_request",
     "pipelines.results.artifact_paths",
+    "pipelines.results.notebook_path",
     "pipelines.foreign.cannot",
     "pipelines.foreign.require_known",
     "pipelines.settings.merged",

@@ -25,6 +25,7 @@ DOCKER_DEMO_FILES = frozenset(
         "second_address",
         "serving",
         "ssh",
+        "training_pipeline",
         "tunnel",
     )
 )

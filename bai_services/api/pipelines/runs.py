@@ -11,6 +11,7 @@ from pydantic import Field
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.pipelines import records
 from bai_services.core.pipelines.definition import MAX_ITEMS, MAX_PARAMETERS, MAX_VALUE
+from bai_services.core.pipelines.results import RunApp
 
 from ..base import APIHandler, operation
 from ..fields import Body, NameText, ResponseModel
@@ -33,6 +34,14 @@ class NewRun(Body):
 
 class Answer(Body):
     is_approved: bool
+
+
+class AppOfRun(Body):
+    """``app``: tensorboard (logs below the directory of the run) or mlflow (the store ``mlflow`` in
+    this directory).
+    """
+
+    app: RunApp
 
 
 class PipelineRun(ResponseModel):
@@ -93,8 +102,8 @@ class PipelineRunDetail(ResponseModel):
 
 
 class PipelineArtifact(ResponseModel):
-    """A declared output. ``path``: in the folder. ``type``: file, directory, link or other; null if
-    the output does not exist.
+    """A declared output, or an executed notebook. ``path``: in the folder. ``type``: file,
+    directory, link or other; null if the output does not exist.
     """
 
     task: str
@@ -102,6 +111,17 @@ class PipelineArtifact(ResponseModel):
     type: str | None
     size: int
     modified_at: datetime | None
+
+
+class PipelineNotebookError(ResponseModel):
+    """``path``: of the executed notebook in the folder. ``cell``: number of the code cell that has
+    failed, from 1.
+    """
+
+    task: str
+    path: str
+    cell: int
+    error: str
 
 
 class PipelineResults(ResponseModel):
@@ -113,8 +133,20 @@ class PipelineResults(ResponseModel):
     folder: str | None
     directory: str
     artifacts: list[PipelineArtifact]
+    notebook_errors: list[PipelineNotebookError]
     metrics: dict[str, float]
     metrics_problem: str
+
+
+class PipelineRunApp(ResponseModel):
+    """``session``, ``name``: of the session with the app. ``path``: of the app, below the address
+    of the session. ``is_new``: false if the caller already had this session.
+    """
+
+    session: str
+    name: str
+    path: str
+    is_new: bool
 
 
 class RunsOfPipelineHandler(APIHandler):
@@ -153,6 +185,17 @@ class ResultsHandler(APIHandler):
         return await self.manager.pipelines.results.get(self.caller, key)
 
 
+class AppsHandler(APIHandler):
+    @operation(
+        "Open an app on the directory of a run, in a session of the caller",
+        tag=_TAG,
+        body=AppOfRun,
+        returns=PipelineRunApp,
+    )
+    async def post(self, key: str, body: AppOfRun) -> records.PipelineRunApp:
+        return await self.manager.pipelines.results.open_app(self.caller, key, body.app)
+
+
 class ResumptionHandler(APIHandler):
     @operation(
         "Run the tasks of a failed or cancelled run that have not succeeded, again",
@@ -184,6 +227,7 @@ ROUTES = [
     ("/pipeline-runs", RunsHandler),
     (_ONE, RunHandler),
     (_ONE + "/results", ResultsHandler),
+    (_ONE + "/apps", AppsHandler),
     (_ONE + "/resumption", ResumptionHandler),
     (_ONE + r"/tasks/(?P<task>[^/]+)/approval", AnswerHandler),
 ]

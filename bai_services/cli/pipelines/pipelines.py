@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import webbrowser
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,8 +17,10 @@ from bai_services.core.errors import Conflict, InvalidRequest, NotFound
 from bai_services.core.pipelines.conversion import Format
 from bai_services.core.pipelines.conversion import convert as convert_pipeline
 from bai_services.core.pipelines.parsing import MAX_BYTES
+from bai_services.core.pipelines.results import RunApp
 from bai_services.core.pipelines.states import RUN_ENDED, TaskStatus
 from bai_services.core.pipelines.subpipelines import nested
+from bai_services.core.sessions.lifecycle import Status
 
 from .. import output
 from ..command import (
@@ -33,6 +36,7 @@ from ..command import (
     segment,
 )
 from ..sessions.live_output import follow_log
+from ..sessions.waiting import wait_for_status
 from .schedules import schedule
 from .templates import template
 from .triggers import trigger
@@ -342,7 +346,7 @@ async def logs(
 @json_option
 @connected
 async def artifacts(connection: Connection, run_id: str, *, as_json: bool) -> None:
-    """List the declared outputs of a run, and its metrics.
+    """List the outputs and executed notebooks of a run, failed cells, and metrics.
 
     `bai vfolder download` downloads a file from the folder.
     """
@@ -351,9 +355,36 @@ async def artifacts(connection: Connection, run_id: str, *, as_json: bool) -> No
         output.print_json(found)
         return
     output.print_table(found["artifacts"], _ARTIFACT_COLUMNS, empty="no outputs")
+    if found["notebook_errors"]:
+        output.print_table(found["notebook_errors"], ("task", "cell", "error"))
     if found["metrics"] or found["metrics_problem"]:
         problem = {"problem": found["metrics_problem"]} if found["metrics_problem"] else {}
         output.print_fields({**found["metrics"], **problem}, as_json=False)
+
+
+@pipeline.command("open", epilog=example("bai pipeline open 3f6a… tensorboard"))
+@click.argument("run_id", metavar="RUN")
+@click.argument("app", type=Choice([each.value for each in RunApp]))
+@click.option("--no-browser", is_flag=True, help="Print the URL without opening a browser.")
+@json_option
+@connected
+async def open_(
+    connection: Connection, run_id: str, app: str, *, no_browser: bool, as_json: bool
+) -> None:
+    """Open TensorBoard or MLflow on the directory of a run.
+
+    The app runs in a session of yours, which is used again until you stop it.
+    """
+    client = connection.client
+    made = await client.post(f"{_run_path(run_id)}/apps", {"app": app})
+    session = await client.get(f"/sessions/{segment(made['session'])}")
+    session = await wait_for_status(client, session, Status.RUNNING, None)
+    if session["status"] != Status.RUNNING:
+        raise Conflict(f"session {made['name']} is {session['status']}: {session['status_info']}")
+    address = connection.address(session["url"] + made["path"])
+    output.print_done(address, {**made, "url": address}, as_json=as_json)
+    if not (no_browser or as_json):
+        await asyncio.to_thread(webbrowser.open, address)
 
 
 @pipeline.command(epilog=example("bai pipeline compare 3f6a… 81c0…"))

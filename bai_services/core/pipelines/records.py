@@ -161,6 +161,16 @@ class PipelineArtifact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineNotebookError:
+    """The cell at which a notebook failed. ``cell``: number of the code cell, from 1."""
+
+    task: str
+    path: str
+    cell: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineResults:
     """The outputs and metrics of a run. ``folder``: id of the folder, None if it was removed.
 
@@ -171,8 +181,21 @@ class PipelineResults:
     folder: str | None
     directory: str
     artifacts: Sequence[PipelineArtifact]
+    notebook_errors: Sequence[PipelineNotebookError]
     metrics: Mapping[str, float]
     metrics_problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineRunApp:
+    """An app that shows the directory of a run. ``session``: id of the session with the app.
+    ``path``: below the address of the session. ``is_new``: the session did not exist.
+    """
+
+    session: str
+    name: str
+    path: str
+    is_new: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,8 @@ MOUNT_PATH = "/pipeline"
 PARAMETER_PREFIX = "PARAM_"
 # The variable of a task's session with the id of its run.
 RUN_VARIABLE = "PIPELINE_RUN"
+# Resources of a session that shows a run in an app; MLflow needs more than 1 GiB.
+APP_RESOURCES = {"cpu": "1", "mem": "2g"}
 _NAMESPACE = uuid.UUID("6d1f0c3e-52a1-4c1e-9d0e-7e0a9b7c5f10")
 _PIPELINE_CHARACTERS = 20
 _TASK_CHARACTERS = 24
@@ -71,6 +73,28 @@ def session_request(
     return request
 
 
+def app_session_request(context: RunContext) -> dict[str, Any]:
+    """Return the request for a session whose apps show the directory of a run.
+
+    A user has at most one such session of a run at a time, because the name is computed from the
+    run.
+    """
+    directory = f"{MOUNT_PATH}/{run_directory(context.run_id)}"
+    pipeline = context.pipeline[:_PIPELINE_CHARACTERS].rstrip("-.")
+    return {
+        "name": f"{pipeline}-apps-{context.run_id[:_ID_CHARACTERS]}",
+        "project": context.project_id,
+        "type": SessionType.INTERACTIVE,
+        "resources": APP_RESOURCES,
+        "mounts": [{"vfolder": context.folder, "path": MOUNT_PATH}],
+        "environ": {
+            "BAI_TENSORBOARD_LOGDIR": directory,
+            "BAI_MLFLOW_STORE": f"{directory}/mlflow",
+        },
+        "reuse": True,
+    }
+
+
 def secrets_of(plan: Plan, run: TaskRun) -> list[str]:
     """Return the names of the secrets that a task needs."""
     settings = merged(plan.definition.settings, plan.tasks[run.task].settings)
@@ -81,6 +105,7 @@ def _environ(plan: Plan, task: Task, run: TaskRun, context: RunContext) -> dict[
     environ = {
         "PIPELINE": context.pipeline,
         RUN_VARIABLE: context.run_id,
+        "PIPELINE_FOLDER": context.folder,
         "PIPELINE_TASK": task.name,
         "PIPELINE_ATTEMPT": str(run.attempt),
         "PIPELINE_DIRECTORY": f"{MOUNT_PATH}/{directory_of(context.run_id, task)}",
@@ -105,6 +130,12 @@ def directory_of(run_id: str, task: Task) -> str:
     """
     outer = task.name.rpartition(SEPARATOR)[0]
     return f"{run_directory(run_id)}/{outer}" if outer else run_directory(run_id)
+
+
+def executed_notebook(task: Task, index: int) -> str:
+    """Return the name of an executed notebook in the directory of its task."""
+    name = task.name.rpartition(SEPARATOR)[2]
+    return f"{name}-{index}.ipynb" if task.for_each else f"{name}.ipynb"
 
 
 def _command(plan: Plan, task: Task, run: TaskRun, environ: Mapping[str, str]) -> str:
@@ -142,8 +173,7 @@ def _check(kind: str, path: str) -> str:
 
 def _papermill(plan: Plan, task: Task, run: TaskRun) -> str:
     source = shlex.quote(f"{MOUNT_PATH}/{task.notebook}")
-    name = task.name.rpartition(SEPARATOR)[2]
-    result = f"{name}-{run.index}.ipynb" if task.for_each else f"{name}.ipynb"
+    result = executed_notebook(task, run.index)
     values: Mapping[str, Value] = values_of(task, plan.parameters)
     items = items_of(task, plan.parameters)
     if items is not None:

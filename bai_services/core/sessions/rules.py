@@ -19,6 +19,8 @@ MAX_ENVIRON_TOTAL_BYTES = 128 * 1024
 # Prefixes of variables that the platform sets, or that could give access to devices of other
 # sessions.
 RESERVED_ENVIRON = ("BAI_", "JUPYTERHUB_", "JPY_", "NVIDIA_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_")
+# Users may set these variables: the default folders of apps in the session.
+APP_FOLDERS = frozenset({"BAI_TENSORBOARD_LOGDIR", "BAI_MLFLOW_STORE"})
 
 _NAME = re.compile(r"\w[\w.-]*\w", re.ASCII)
 _ENVIRON_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -126,7 +128,7 @@ def _check_variable(name: str, value: str) -> None:
             field="environ",
             variable=name[:MAX_ENVIRON_NAME],
         )
-    if name.startswith(RESERVED_ENVIRON):
+    if name.startswith(RESERVED_ENVIRON) and name not in APP_FOLDERS:
         raise InvalidRequest(
             f"the environment variable {name} is reserved; names may not begin with "
             f"{', '.join(RESERVED_ENVIRON)}",

@@ -103,7 +103,7 @@ def pipeline_services(
     return PipelineServices(
         pipelines=pipelines,
         runs=runs,
-        results=PipelineRunResults(runs, store, files),
+        results=PipelineRunResults(runs, store, files, sessions),
         schedules=PipelineSchedules(context, schedules, pipelines),
         triggers=triggers,
         templates=PipelineTemplates(context, PipelineTemplateStore(context.database), pipelines),

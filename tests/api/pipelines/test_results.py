@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bai_services.client import Client
-from bai_services.core.errors import NotFound
+from bai_services.core.errors import InvalidRequest, NotFound
 from tests.testbed.manager import Api
 
 from .test_pipelines import create
@@ -48,3 +48,33 @@ async def test_outputs_and_metrics_are_read_from_the_folder(api: Api, user: Clie
     await user.post(f"/vfolders/{made['folder']}/purge", {})
     await api.world.manager.folders.vfolders.wait_for_tasks()
     assert (await user.get(path))["folder"] is None
+
+
+async def test_apps_of_a_run_share_one_session_of_the_caller(api: Api, user: Client) -> None:
+    await api.world.manager.folders.start()
+    made = await create(user, "apps", TASKS)
+    key = (await user.post("/pipelines/apps/runs", {}))["id"]
+    path = f"/pipeline-runs/{key}/apps"
+    opened = await user.post(path, {"app": "tensorboard"})
+    assert (opened["path"], opened["is_new"]) == ("tensorboard/", True)
+    session = await user.get(f"/sessions/{opened['session']}")
+    (mount,) = session["mounts"]
+    assert (mount["vfolder_id"], mount["path"]) == (made["folder"], "/pipeline")
+    assert session["environ"] == {
+        "BAI_TENSORBOARD_LOGDIR": f"/pipeline/runs/{key}",
+        "BAI_MLFLOW_STORE": f"/pipeline/runs/{key}/mlflow",
+    }
+    again = await user.post(path, {"app": "mlflow"})
+    assert again == {**opened, "path": "mlflow/", "is_new": False}
+    await user.delete(f"/sessions/{opened['session']}")
+    other = await user.post(path, {"app": "mlflow"})
+    assert other["is_new"] and other["session"] != opened["session"]
+    with pytest.raises(InvalidRequest):
+        await user.post(path, {"app": "terminal"})
+    stranger = await api.client("user2")
+    with pytest.raises(NotFound):
+        await stranger.post(path, {"app": "mlflow"})
+    # An administrator sees the run, but cannot mount the folder.
+    admin = await api.client("domain-admin")
+    with pytest.raises(NotFound):
+        await admin.post(path, {"app": "mlflow"})

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.pipelines.definition import PipelineDefinition, Task
+from bai_services.core.pipelines.definition import ForEach, PipelineDefinition, Task, TaskKind
 from bai_services.core.pipelines.results import (
     MAX_ARTIFACTS,
     MAX_METRICS,
     MAX_METRICS_BYTES,
+    MAX_NOTEBOOK_BYTES,
+    CellError,
     artifact_paths,
+    parse_cell_error,
     parse_metrics,
 )
+from bai_services.core.pipelines.states import Plan
+
+
+def plan_of(tasks: Sequence[Task]) -> Plan:
+    return Plan.of(PipelineDefinition("p", tasks=tasks), {})
 
 
 def test_paths_are_in_the_directories_of_the_tasks() -> None:
@@ -25,13 +34,47 @@ def test_paths_are_in_the_directories_of_the_tasks() -> None:
         Task("b", command="x", outputs=["x.csv"]),
         Task("fit/c", command="x", outputs=["x.csv"]),
     ]
-    assert artifact_paths(PipelineDefinition("p", tasks=tasks), "r1") == [
+    assert artifact_paths(plan_of(tasks), "r1") == [
         ("a", "runs/r1/x.csv"),
         ("a", "runs/r1/y"),
         ("fit/c", "runs/r1/fit/x.csv"),
     ]
     many = [Task("a", command="x", outputs=[f"f{number}" for number in range(300)])]
-    assert len(artifact_paths(PipelineDefinition("p", tasks=many), "r1")) == MAX_ARTIFACTS
+    assert len(artifact_paths(plan_of(many), "r1")) == MAX_ARTIFACTS
+
+
+def test_executed_notebooks_are_artifacts() -> None:
+    tasks = [
+        Task("report", kind=TaskKind.NOTEBOOK, notebook="a.ipynb", outputs=["report.ipynb"]),
+        Task("fit/n", kind=TaskKind.NOTEBOOK, notebook="b.ipynb", for_each=ForEach(values="xy")),
+    ]
+    assert artifact_paths(plan_of(tasks), "r1") == [
+        ("report", "runs/r1/report.ipynb"),
+        ("fit/n", "runs/r1/fit/n-0.ipynb"),
+        ("fit/n", "runs/r1/fit/n-1.ipynb"),
+    ]
+
+
+def test_first_failed_cell_of_a_notebook_is_found() -> None:
+    error = {"output_type": "error", "ename": "ValueError", "evalue": "x" * 1000}
+    cells: list[object] = [
+        {"cell_type": "markdown", "source": "text", "outputs": [error]},
+        {"cell_type": "code", "outputs": [{"output_type": "stream", "text": "y"}, 3]},
+        "no cell",
+        {"cell_type": "code", "outputs": [error]},
+        {"cell_type": "code", "outputs": None},
+    ]
+    found = parse_cell_error(json.dumps({"cells": cells}).encode())
+    assert found == CellError(2, ("ValueError: " + "x" * 1000)[:500])
+    assert parse_cell_error(json.dumps({"cells": cells[:3]}).encode()) is None
+
+
+@given(st.binary(max_size=300) | st.text('{}[]":,0aeN-', max_size=100).map(str.encode))
+@example(b"[" * 100_000)
+@example(b" " * (MAX_NOTEBOOK_BYTES + 1))
+@example(b'{"cells": {"a": 1}}')
+def test_content_that_is_no_notebook_has_no_failed_cell(content: bytes) -> None:
+    assert parse_cell_error(content) is None
 
 
 def test_metrics_are_numbers_with_joined_names() -> None:

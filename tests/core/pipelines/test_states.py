@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from bai_services.core.errors import Conflict
 from bai_services.core.pipelines.definition import (
+    Cache,
     Condition,
     ForEach,
     Operator,
@@ -46,10 +47,13 @@ KINDS = [kind for kind in TaskKind if kind is not TaskKind.PIPELINE]
 
 @dataclass(frozen=True)
 class Case:
-    """A DAG, and what happens to each attempt: True for success."""
+    """A DAG, and what happens to each attempt: True for success. ``cached``: attempts whose outputs
+    are taken from an earlier run.
+    """
 
     plan: Plan
     results: Mapping[tuple[str, int, int], bool]
+    cached: Set[tuple[str, int, int]]
 
     def succeeds(self, task: str, index: int, attempt: int) -> bool:
         return self.results.get((task, index, attempt), True)
@@ -60,15 +64,20 @@ def cases(draw: st.DrawFn) -> Case:
     count = draw(st.integers(1, 9))
     tasks: list[Task] = []
     results: dict[tuple[str, int, int], bool] = {}
+    cached: set[tuple[str, int, int]] = set()
     for number in range(count):
         name = f"t{number}"
         kind = draw(st.sampled_from([TaskKind.COMMAND] * 4 + KINDS))
         has_session = kind in (TaskKind.COMMAND, TaskKind.NOTEBOOK)
         items = draw(st.sampled_from([None, None, 0, 1, 3])) if has_session else None
         retries = draw(st.integers(0, 2)) if has_session else 0
+        has_cache = has_session and draw(st.booleans())
         for index in range(1 if items is None else items):
             for attempt in range(1, 10):
-                results[name, index, attempt] = draw(st.sampled_from([True, True, False]))
+                is_success = draw(st.sampled_from([True, True, False]))
+                results[name, index, attempt] = is_success
+                if has_cache and is_success and draw(st.booleans()):
+                    cached.add((name, index, attempt))
         condition = Condition("level", Operator.MORE, draw(st.integers(0, 1)))
         tasks.append(
             Task(
@@ -85,10 +94,11 @@ def cases(draw: st.DrawFn) -> Case:
                 retries=retries,
                 continue_on_failure=draw(st.sampled_from([False, False, True])),
                 skip=draw(st.sampled_from([False] * 5 + [True])),
+                cache=Cache() if has_cache else None,
             )
         )
     definition = PipelineDefinition("p", tasks=tasks, max_parallel_tasks=draw(st.integers(1, 4)))
-    return Case(Plan.of(definition, {"level": 1}), results)
+    return Case(Plan.of(definition, {"level": 1}), results, cached)
 
 
 def oracle(case: Case) -> dict[Key, TaskStatus]:
@@ -134,6 +144,19 @@ def oracle(case: Case) -> dict[Key, TaskStatus]:
         return {index: status or expected(task, index) for index in range(count)}
 
     return {(name, i): status for name in case.plan.tasks for i, status in final(name).items()}
+
+
+def expected_marks(case: Case, final: Mapping[Key, TaskStatus]) -> set[Key]:
+    """Return the task runs whose first successful attempt was taken from the cache."""
+    marks = set()
+    for (name, index), status in final.items():
+        task = case.plan.tasks[name]
+        if status is S.SUCCEEDED and task.cache is not None:
+            attempts = range(1, task.retries + 2)
+            first = next(n for n in attempts if case.succeeds(name, index, n))
+            if (name, index, first) in case.cached:
+                marks.add((name, index))
+    return marks
 
 
 class Simulation:
@@ -204,8 +227,10 @@ class Simulation:
             return Outcome.APPROVED if is_approved else Outcome.REJECTED
         if run.status is S.QUEUED and self.random.random() < 0.5:
             return Outcome.STARTED
-        is_success = self.case.succeeds(run.task, run.index, run.attempt)
-        return Outcome.SUCCEEDED if is_success else Outcome.FAILED
+        if not self.case.succeeds(run.task, run.index, run.attempt):
+            return Outcome.FAILED
+        is_cached = (run.task, run.index, run.attempt) in self.case.cached
+        return Outcome.CACHED if is_cached else Outcome.SUCCEEDED
 
     def apply(self, run: TaskRun, outcome: Outcome) -> None:
         task = self.case.plan.tasks[run.task]
@@ -230,6 +255,8 @@ def test_final_states_are_those_of_the_oracle_in_any_order(case: Case, seed: int
     simulation = Simulation(case, seed)
     found = simulation.finish()
     assert found == oracle(case)
+    marks = {key for key, run in simulation.runs.items() if run.is_cached}
+    assert marks == expected_marks(case, found)
     assert len(simulation.started) == len(set(simulation.started))
     tolerated = {task.name for task in case.plan.definition.tasks if task.continue_on_failure}
     is_failed = any(
@@ -270,7 +297,7 @@ def test_resumed_run_repeats_only_what_has_not_succeeded(case: Case, seed: int) 
     failed = {key for key, status in before.items() if status in (S.FAILED, S.BLOCKED)}
     after = descendants(case.plan, {name for name, _ in failed})
     # The cause of all failures is fixed.
-    simulation.case = replace(case, results={})
+    simulation.case = replace(case, results={}, cached=set())
     for run in resumed(case.plan, list(simulation.runs.values()), simulation.status):
         simulation.runs[run.task, run.index] = run
     simulation.status = RunStatus.RUNNING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -10,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.errors import Conflict
 from bai_services.core.listing import ListQuery
 from bai_services.core.pipelines.records import PipelineRunDetail
 from bai_services.core.sessions.lifecycle import LIVE, Result, Status
@@ -32,7 +34,8 @@ defaults: {resources: {cpu: 1, mem: 1g}}
 tasks:
 - {name: first, command: x, retries: 1, retry_delay: 0}
 - {name: each, command: x, needs: [first], for_each: {values: [a, b]}}
-- {name: last, command: x, needs: [each]}
+- {name: check, kind: approval, needs: [each]}
+- {name: last, command: x, needs: [check]}
 """
 
 
@@ -74,6 +77,17 @@ class Scenario:
             for each in page.items
             if each.environ.get("PIPELINE_RUN") == self.run_id
         )
+
+    async def approve(self, task: str) -> None:
+        """Approve a task; a client that gets no response repeats the request."""
+        runs = self.manager.pipelines.runs
+
+        async def answer() -> None:
+            await runs.answer(self.caller, self.run_id, task, is_approved=True)
+
+        if not await self.interrupted(answer):
+            with contextlib.suppress(Conflict):  # The first request was stored.
+                await answer()
 
     async def end(self, task: str, result: Result) -> None:
         """End the sessions of a task, which have no agent here."""
@@ -121,6 +135,9 @@ async def run_to_the_end(scenario: Scenario) -> None:
     expected = {("first", "1"): 1, ("first", "2"): 1, ("each", "1"): 2}
     assert await scenario.sessions() == expected
     await scenario.end("each", Result.SUCCESS)
+    await scenario.step()
+    assert await scenario.sessions() == expected
+    await scenario.approve("check")
     await scenario.step()
     assert await scenario.sessions() == expected | {("last", "1"): 1}
     await scenario.end("last", Result.SUCCESS)

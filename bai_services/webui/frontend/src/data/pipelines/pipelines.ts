@@ -10,6 +10,7 @@ export type PipelineTrigger = Schemas['PipelineTrigger'];
 export type PipelineRunDetail = Schemas['PipelineRunDetail'];
 export type PipelineResults = Schemas['PipelineResults'];
 export type PipelineTemplate = Schemas['PipelineTemplate'];
+export type RunApp = Schemas['PipelineRunApp'];
 export type TaskRun = Schemas['PipelineTaskRun'];
 
 export const ENDED = ['succeeded', 'failed', 'cancelled'] as const;
@@ -131,6 +132,14 @@ export function useResumeRun(key: string) {
   return useMutation({
     mutationFn: () => unwrap(api.POST('/pipeline-runs/{key}/resumption', { ...at(key), body: {} })),
     onSettled: refresh
+  });
+}
+
+/** Open an app on the directory of a run, in a new or live session of the user. */
+export function useOpenRunApp(key: string) {
+  return useMutation({
+    mutationFn: (app: Schemas['AppOfRun']['app']) =>
+      unwrap(api.POST('/pipeline-runs/{key}/apps', { ...at(key), body: { app } }))
   });
 }
 

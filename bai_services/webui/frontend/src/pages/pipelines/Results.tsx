@@ -27,6 +27,24 @@ export function Results({ runId }: { runId: string }) {
   return (
     <Flex vertical gap="middle">
       {data.metrics_problem && <Alert type="warning" showIcon title={data.metrics_problem} />}
+      {data.notebook_errors.map(({ task, path, cell, error: text }) => (
+        <Alert
+          key={path}
+          type="error"
+          showIcon
+          title={
+            <>
+              <UserText text={task} />: {t('pipeline-runs.failed-cell', { cell })}
+            </>
+          }
+          description={<UserText text={text} />}
+          action={
+            <Button size="small" onClick={() => setOpen(path)}>
+              {t('pipeline-runs.open-notebook')}
+            </Button>
+          }
+        />
+      ))}
       {metrics.length > 0 && (
         <Descriptions
           title={t('pipeline-runs.metrics')}

@@ -21,6 +21,7 @@ import {
 import { Gantt } from './Gantt';
 import { isInside, nestedRuns, tasksOfRuns, type Nested } from './layout';
 import { Results } from './Results';
+import { RunApps } from './RunApps';
 import { Status } from './Status';
 import { TaskGraph } from './TaskGraph';
 
@@ -117,6 +118,7 @@ function Details({ detail, now }: { detail: PipelineRunDetail; now: number }) {
           </>
         )}
       </p>
+      <RunApps key={run.id} runId={run.id} />
       <TaskGraph
         tasks={tasks}
         height={GRAPH_HEIGHT}

@@ -1,0 +1,90 @@
+"""The documented training pipeline with Docker, run on the command line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.sessions import checked
+from tests.e2e.test_journey_cli import Shell
+from tests.hub import ROOT, RunningHub
+from tests.testbed.wait import wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.docker]
+
+RUN_SECONDS = 240
+MODELS = {"accuracy.bayes", "accuracy.forest", "accuracy.logistic", "accuracy.neighbors"}
+# The eight rows of eight pixels of a handwritten 0, the first sample of the data.
+ZERO = [
+    *(0, 0, 5, 13, 9, 1, 0, 0), *(0, 0, 13, 15, 10, 15, 5, 0), *(0, 3, 15, 2, 0, 11, 8, 0),
+    *(0, 4, 12, 0, 0, 8, 8, 0), *(0, 5, 8, 0, 0, 9, 8, 0), *(0, 4, 11, 0, 1, 12, 7, 0),
+    *(0, 2, 14, 5, 10, 12, 0, 0), *(0, 0, 6, 13, 10, 0, 0, 0),
+]  # fmt: skip
+
+
+def documented() -> str:
+    """Return the pipeline of the tutorial."""
+    page = (ROOT / "docs" / "pipeline-tutorial.md").read_text()
+    (found,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def statuses(rest: httpx.Client, run: str) -> dict[str, str]:
+    """Return the statuses of the task runs; fail with the log of a failed task."""
+    detail = checked(rest.get(f"/pipeline-runs/{run}"), 200)
+    for each in detail["task_runs"]:
+        if each["status"] == "failed":
+            raise AssertionError((each, rest.get(f"/sessions/{each['session']}/logs").text))
+    return {f"{each['task']}{each['item']}": each["status"] for each in detail["task_runs"]}
+
+
+def test_models_are_trained_compared_approved_and_deployed(
+    docker_hub: RunningHub, tmp_path: Path
+) -> None:
+    hub, rest = docker_hub, docker_hub.rest("user2")
+    bai = Shell(tmp_path / "config")
+    bai("login", hub.url, "--user", "user2", "--password-stdin", stdin=hub.password + "\n")
+    bai("env", "set", "--secret", "HUB_TOKEN", stdin=hub.create_token("user2") + "\n")
+    file = tmp_path / "digits.yaml"
+    file.write_text(documented())
+    try:
+        assert "6 tasks" in bai("pipeline", "validate", str(file))
+        bai("pipeline", "create", str(file))
+        run = bai.json("pipeline", "run", "digits", "-p", "seed=1")["id"]
+        is_waiting = lambda: statuses(rest, run)["approve"] == "awaiting-approval"  # noqa: E731
+        wait_until(is_waiting, RUN_SECONDS, "the approval")
+        assert rest.get("/endpoints/digits").status_code == 404
+        metrics = bai.json("pipeline", "artifacts", run)["metrics"]
+        assert set(metrics) == {*MODELS, "best"}
+        assert metrics["best"] == max(metrics[name] for name in MODELS) > 0.9
+        assert "accuracy" in bai("pipeline", "logs", run, "train", "--index", "1")
+        bai("pipeline", "approve", run, "approve")
+        bai("pipeline", "watch", run)
+        token = bai.json("service", "token", "create", "digits", "laptop")["token"]
+        assert prediction(hub, token) == {"digits": [0]}
+    finally:
+        for each in rest.get("/pipeline-runs?pipeline=digits").json()["items"]:
+            rest.delete(f"/pipeline-runs/{each['id']}")
+        rest.delete("/endpoints/digits")
+        rest.delete("/pipelines/digits")
+        bai("env", "rm", "HUB_TOKEN")
+
+
+def prediction(hub: RunningHub, token: str) -> Any:
+    """Return the answer of the endpoint; the gateway needs some time to know a new token."""
+
+    def answer() -> Any:
+        response = httpx.post(
+            f"{hub.url}/services/bai-serve/digits/",
+            json={"rows": [ZERO]},
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=60,
+        )
+        assert response.status_code in (200, 401, 503), response.text
+        return response.json() if response.status_code == 200 else None
+
+    return wait_until(answer, 60, "a prediction")
