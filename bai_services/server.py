@@ -21,6 +21,7 @@ from bai_services import tracing
 from bai_services.api.accounts.sign_in import TOKEN_CACHE_SECONDS, SignIn
 from bai_services.api.app import make_app
 from bai_services.api.base import BODY_CHUNK_BYTES
+from bai_services.core.installation import systemd
 from bai_services.db import schema
 from bai_services.db.database import Database
 from bai_services.environment import read_settings
@@ -52,13 +53,16 @@ async def migrate(url: str) -> None:
     Raises
     ------
     SystemExit
-        If the database does not respond in time.
+        If the database does not respond in time, or a migration fails.
     """
     deadline = time.monotonic() + DATABASE_TIMEOUT_SECONDS
     while True:
         try:
             await asyncio.to_thread(schema.upgrade, url)
             return
+        except schema.MigrationFailed as error:
+            log.error("%s", error, exc_info=error.__cause__)
+            raise SystemExit(systemd.NO_RESTART_EXIT_CODE) from None
         except OperationalError as error:
             if time.monotonic() > deadline:
                 raise SystemExit(f"the database does not respond: {error.orig}") from None

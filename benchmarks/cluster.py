@@ -82,6 +82,8 @@ async def _heartbeat_load(count: int) -> dict[str, float]:
         for number in range(_WARM_UP_ROUNDS + _MEASURED_ROUNDS):
             before = served.ask("cpu")["seconds"]
             begun = time.monotonic()
+            for agent in agents:
+                _use_devices(agent, number)
             await asyncio.gather(
                 *(_beat_at(agent, begun + interval * n / count) for n, agent in enumerate(agents))
             )
@@ -109,6 +111,12 @@ def _devices(agent: int) -> list[dict[str, object]]:
         }
         for index in range(_DEVICES)
     ]
+
+
+def _use_devices(agent: FakeAgent, number: int) -> None:
+    """Change the facts of all devices, as those of devices in use change."""
+    for device in agent.heartbeat["devices"]:
+        device["facts"] = {**device["facts"], "utilization": 40 + number}
 
 
 async def _interval(agent: FakeAgent) -> float:

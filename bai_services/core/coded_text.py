@@ -346,6 +346,7 @@ class TextTemplate(Enum):
     NOTICE_SESSION_STOPS_REQUEUED = (
         "session {name} will be stopped at {ends_at} and returns to the queue: {parts}"
     )
+    NOTICE_SESSION_REQUEUED = "session {name} starts again, because its agent was lost"
     NOTICE_SESSION_PREEMPTED = "session {name} was stopped: {parts}"
     NOTICE_RUN_SUCCEEDED = "a run of pipeline {name} has succeeded"
     NOTICE_RUN_FAILED = "a run of pipeline {name} has failed"

@@ -22,14 +22,36 @@ from .tables import metadata
 _LOCK = 7_318_202
 
 
+class MigrationFailed(Exception):
+    """The database was not migrated, and is unchanged; the message has the reason."""
+
+
 def upgrade(url: str, revision: str = "head") -> None:
     """Create or migrate the tables at ``url``.
 
     This call blocks, so run it in a thread, not in the event loop. All migrations run in one
     transaction, so a failure leaves the database unchanged.
+
+    Raises
+    ------
+    MigrationFailed
+        If a migration fails, or the database is of a later version.
     """
     with _connected(url) as connection:
-        command.upgrade(_config(connection), revision)
+        before = MigrationContext.configure(connection).get_current_revision()
+        if before is not None and before not in revisions():
+            raise MigrationFailed(
+                f"the database has revision {before}, which this version does not know: install "
+                "the version that has migrated the database, or restore a backup"
+            )
+        try:
+            command.upgrade(_config(connection), revision)
+        except Exception as error:  # a migration is arbitrary code
+            text = str(getattr(error, "orig", error)).strip() or type(error).__name__
+            raise MigrationFailed(
+                "the migration of the database failed, and was rolled back to revision "
+                f"{before or 'none'}: {text.splitlines()[0]}"
+            ) from error
 
 
 def revisions() -> list[str]:

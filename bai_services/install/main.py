@@ -62,6 +62,10 @@ def _readable(error: Exception) -> Exception:
     """Convert a database error to an error with its reason; return other errors unchanged."""
     from sqlalchemy.exc import DBAPIError
 
+    from bai_services.db.schema import MigrationFailed
+
+    if isinstance(error, MigrationFailed):
+        return Unavailable(str(error))
     if not isinstance(error, DBAPIError):
         return error
     reason = str(error.orig).strip() or "no reason is given"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
 
 from bai_services.core.cluster.model import AgentStatus
 from bai_services.db.cluster.agent_devices import NewDevice
-from bai_services.db.cluster.agents import AgentHeartbeat, AgentStore
+from bai_services.db.cluster.agents import AgentHeartbeat, AgentStore, RepeatedHeartbeat
 from bai_services.db.tables import cluster
 
 from .world import NOW, World, make_world
@@ -60,3 +61,28 @@ async def test_capacity_increases_when_an_agent_takes_over_a_healthy_device(worl
         (True, ()),
         (False, ()),
     ]
+
+
+@pytest.mark.both_databases
+async def test_repeated_heartbeats_of_changed_agents_are_not_stored(world: World) -> None:
+    agents = AgentStore(world.database)
+    recorded = {}
+    for agent_id in ("b1", "b2", "b3"):
+        beat = replace(BEAT, devices=[replace(DEVICE, id=f"{agent_id}-g0")])
+        result = await agents.record_heartbeat(agent_id, beat, NOW)
+        assert result.recorded is not None
+        recorded[agent_id] = result.recorded
+    is_second = cluster.agents.c.id == "b2"
+    await world.write(sa.update(cluster.agents).where(is_second).values(status=AgentStatus.LOST))
+    later = NOW + timedelta(seconds=5)
+    repeated = []
+    for agent_id, one in recorded.items():
+        devices = [replace(one.beat.devices[0], facts={"use": 1})]
+        beat = replace(one.beat, facts={"load": 1}, devices=devices)
+        repeated.append(RepeatedHeartbeat(agent_id, beat, later, one))
+    repeated.append(replace(repeated[0], agent_id="deleted"))
+    assert await agents.record_repeated(repeated) == {"b1", "b3"}
+    rows = [await agents.one(agent_id) for agent_id in ("b1", "b2", "b3")]
+    assert [row.last_heartbeat_at for row in rows] == [later, NOW, later]
+    assert [row.facts.get("load") for row in rows] == [1, None, 1]
+    assert [row.devices[0].facts for row in rows] == [{"use": 1}, {}, {"use": 1}]

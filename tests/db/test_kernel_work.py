@@ -38,3 +38,30 @@ async def test_orders_are_for_sessions_that_the_agent_starts(database_url: str) 
     assert (view.kernels[0].launched_at, view.row.started_by) == (NOW, BY_AGENT)
     assert (await store.launch_facts([mine]))[mine].agent_id == "a1"
     await world.close()
+
+
+async def test_kernels_of_several_agents_are_compared_in_one_transaction(
+    database_url: str,
+) -> None:
+    world = await make_world(database_url)
+    store, kernel_of = KernelStore(world.database), {}
+    await world.add_agent("a2")
+    for number in range(2):
+        # Two such sessions do not fit on one agent.
+        session = world.new_session(f"s{number}", {"cpu": "6", "mem": "1g"})
+        await world.sessions.enqueue(session, NOW)
+    await world.run_pass()
+    for agent_id in ("a1", "a2"):
+        (one,) = await store.work_of(agent_id)
+        kernel_of[agent_id] = one.kernel_id
+    usage = {"mem_bytes": 5}
+    # a2 reports its own kernel, that of a1, and one that does not exist; a1 reports nothing.
+    reported = {kernel_of["a2"]: usage, kernel_of["a1"]: None, "no-such-kernel": usage}
+    states = await store.observe({"a1": {}, "a2": reported}, NOW)
+    assert [state.kernel_id for state in states["a1"]] == [kernel_of["a1"]]
+    assert {state.kernel_id: state.agent_id for state in states["a2"]} == {
+        kernel_of["a1"]: "a1",
+        kernel_of["a2"]: "a2",
+    }
+    assert await store.observe({}, NOW) == {}
+    await world.close()

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import sqlalchemy as sa
 
 from bai_services.db import schema
 
@@ -32,6 +37,42 @@ def test_concurrent_upgrades_succeed(empty_database_url: str) -> None:
     ended = [process.communicate(timeout=60)[1] for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], ended
     assert schema.differences(empty_database_url) == []
+
+
+@contextmanager
+def transaction(url: str) -> Iterator[sa.Connection]:
+    target = sa.make_url(url)
+    driver = "sqlite" if target.get_backend_name() == "sqlite" else "postgresql+psycopg"
+    engine = sa.create_engine(target.set(drivername=driver), poolclass=sa.NullPool)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def test_failed_migration_is_rolled_back(empty_database_url: str) -> None:
+    schema.upgrade(empty_database_url, "0063")
+    with transaction(empty_database_url) as connection:
+        # 0064 creates a table; then 0065 cannot create this one.
+        connection.execute(sa.text("CREATE TABLE pipeline_templates (id INTEGER)"))
+    with pytest.raises(schema.MigrationFailed, match="rolled back to revision 0063: .*already"):
+        schema.upgrade(empty_database_url)
+    assert schema.current(empty_database_url) == "0063"
+    with transaction(empty_database_url) as connection:
+        assert "endpoint_names" not in sa.inspect(connection).get_table_names()
+        connection.execute(sa.text("DROP TABLE pipeline_templates"))
+    schema.upgrade(empty_database_url)
+    assert schema.differences(empty_database_url) == []
+
+
+def test_database_of_a_later_version_is_not_migrated(empty_database_url: str) -> None:
+    schema.upgrade(empty_database_url)
+    with transaction(empty_database_url) as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(schema.MigrationFailed, match="revision 9999.*restore a backup"):
+        schema.upgrade(empty_database_url)
+    assert schema.current(empty_database_url) == "9999"
 
 
 def test_next_revision_follows_the_newest() -> None:

@@ -133,19 +133,25 @@ class RunningInstallation:
         assert found is not None
         return [*_sandbox_command(text), *found[1].split()]
 
-    def start(self) -> None:
-        for component in START_ORDER:
-            with open(self.state / f"{component}.log", "ab") as log:
-                self._processes[component] = subprocess.Popen(
-                    self.exec_start(component),
-                    env={**clean_environment(), "BAI_HOME": ""},
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
+    def start(self, *components: str) -> None:
+        """Start components (default: all), and wait until the installation responds."""
+        for component in components or START_ORDER:
+            self.launch(component)
         wait_until(self._is_up_or_failed, START_SECONDS, "the installation to respond")
         assert self._ended() == [], self.logs()
+
+    def launch(self, component: str) -> subprocess.Popen[bytes]:
+        with open(self.state / f"{component}.log", "ab") as log:
+            process = subprocess.Popen(
+                self.exec_start(component),
+                env={**clean_environment(), "BAI_HOME": ""},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._processes[component] = process
+        return process
 
     def _ended(self) -> list[str]:
         return [name for name, process in self._processes.items() if process.poll() is not None]
@@ -170,8 +176,14 @@ class RunningInstallation:
         return "\n".join(texts)
 
     def stop(self) -> None:
-        """Stop the components as systemd does, then the sessions that they leave running."""
-        for component in reversed(START_ORDER):
+        """Stop all components, then the sessions that they leave running."""
+        self.stop_components(*reversed(START_ORDER))
+        for process in self.remaining():
+            process.kill()
+
+    def stop_components(self, *components: str) -> None:
+        """Stop components as systemd does."""
+        for component in components:
             if process := self._processes.pop(component, None):
                 process.terminate()
                 try:
@@ -179,8 +191,6 @@ class RunningInstallation:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
-        for process in self.remaining():
-            process.kill()
 
     def remaining(self) -> list[psutil.Process]:
         """Return the processes of this installation, sessions included."""

@@ -6,6 +6,18 @@ import math
 
 PER_SECOND = 50
 """Maximum heartbeats per second of all agents; with more agents, the interval is longer."""
+MAX_UNBATCHED = 50
+"""With more agents, their heartbeats are processed in batches."""
+BATCH_SECONDS = 1.0
+
+
+def batch_seconds(agents: int) -> float:
+    """Return for how long heartbeats are collected before they are processed together.
+
+    With few agents, they are processed at once. With many, the time is short in comparison with
+    their interval.
+    """
+    return 0.0 if agents <= MAX_UNBATCHED else BATCH_SECONDS
 
 
 def interval_seconds(agents: int, shortest: int, deadline_seconds: float) -> int:

@@ -9,6 +9,8 @@ from enum import StrEnum
 from .settings import EngineKind, Installation, Tls
 
 TARGET = "bai-hub.target"
+NO_RESTART_EXIT_CODE = 78
+"""Exit code of a manager whose database cannot be migrated: a restart does not help."""
 
 
 class Component(StrEnum):
@@ -177,6 +179,7 @@ def _service(installation: Installation, component: Component, program: Program)
                 "Type=exec",
                 f"ExecStart={program.path} run {component} {program.folder}",
                 "Restart=on-failure",
+                f"RestartPreventExitStatus={NO_RESTART_EXIT_CODE}",
                 "RestartSec=2",
                 "TimeoutStopSec=60",
                 *_user(installation, component),

@@ -25,6 +25,7 @@ class EventName(StrEnum):
     SESSION_STOPS_SOON = "session-stops-soon"
     SESSION_STOPS_NOW = "session-stops-now"
     SESSION_PREEMPTED = "session-preempted"
+    SESSION_REQUEUED = "session-requeued"
     RUN_SUCCEEDED = "run-succeeded"
     RUN_FAILED = "run-failed"
     APPROVAL_REQUESTED = "approval-requested"
@@ -75,6 +76,7 @@ EVENTS: Mapping[EventName, EventType] = {
         EventType(N.SESSION_STOPS_SOON, _MAIL),
         EventType(N.SESSION_STOPS_NOW, _MAIL, is_urgent=True),
         EventType(N.SESSION_PREEMPTED, _MAIL, is_urgent=True),
+        EventType(N.SESSION_REQUEUED, _MAIL),
         EventType(N.RUN_SUCCEEDED, _WEB),
         EventType(N.RUN_FAILED, _WEB),
         EventType(N.APPROVAL_REQUESTED, _WEB),

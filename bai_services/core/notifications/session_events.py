@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..coded_text import CodedText, TextTemplate
-from ..sessions.lifecycle import Result, Status
+from ..sessions.lifecycle import Event, Result, Status
 from .catalogue import EventName
 
 # A session that ends for one of these reasons has not failed, although its result is a failure.
@@ -29,6 +29,8 @@ _CANCELLED_BY_MANAGER = frozenset(
 )
 # A change to one of these statuses can be reported.
 REPORTED = (Status.RUNNING, Status.TERMINATED, Status.CANCELLED, Status.ERROR)
+# A change by one of these events, to any status, can also be reported.
+REPORTED_EVENTS = (Event.AGENT_LOST,)
 
 _TEXTS = {
     EventName.SESSION_RUNNING: TextTemplate.NOTICE_SESSION_RUNNING,
@@ -38,14 +40,19 @@ _TEXTS = {
 
 
 def event_of(
-    session: str, owner: str, status: str, result: str, reason: CodedText | None
+    session: str, owner: str, event: str, status: str, result: str, reason: CodedText | None
 ) -> tuple[EventName, CodedText] | None:
-    """Return the event for a change to ``status`` and its text; None if the change is not reported.
+    """Return the event for a change to ``status`` by ``event`` of the lifecycle, and its text; None
+    if the change is not reported.
 
     The end of a session is not reported if the owner requested it.
     """
     code = "" if reason is None else reason.code
     match status:
+        # A session that has lost too many agents fails instead.
+        case Status.TERMINATING if event == Event.AGENT_LOST and result != Result.FAILURE:
+            text = TextTemplate.NOTICE_SESSION_REQUEUED.text(name=session)
+            return EventName.SESSION_REQUEUED, text
         case Status.RUNNING:
             return EventName.SESSION_RUNNING, _TEXTS[EventName.SESSION_RUNNING].text(name=session)
         case Status.ERROR:

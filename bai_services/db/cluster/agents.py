@@ -69,6 +69,15 @@ class AgentHeartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedHeartbeat:
+    """A heartbeat that is stored, with the resource group of its agent and the group's engine."""
+
+    beat: AgentHeartbeat
+    group: str
+    group_engine: str
+
+
+@dataclass(frozen=True, slots=True)
 class HeartbeatResult:
     """Changes made by a heartbeat.
 
@@ -81,6 +90,7 @@ class HeartbeatResult:
     status: AgentStatus
     before: AgentStatus | None = None
     refused: tuple[str, ...] = field(default_factory=tuple)
+    recorded: RecordedHeartbeat | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +101,16 @@ class AgentRow(AgentFields):
     used: Mapping[str, int] = field(default_factory=dict)
     devices: Sequence[DeviceRow] = ()
     kernels: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedHeartbeat:
+    """A heartbeat that differs from the recorded one only in facts."""
+
+    agent_id: str
+    beat: AgentHeartbeat
+    at: datetime
+    recorded: RecordedHeartbeat
 
 
 class AgentStore:
@@ -149,7 +169,29 @@ class AgentStore:
             device_changes = await write_devices(tx, agent_id, beat.devices)
             if beat.settings is not None:
                 await replace_settings(tx, ComponentKind.AGENT, agent_id, beat.settings)
-        return _heartbeat_result(known, status, grown, device_changes)
+        recorded = RecordedHeartbeat(beat, group, engine)
+        return _heartbeat_result(known, status, grown, device_changes, recorded)
+
+    async def record_repeated(self, beats: Sequence[RepeatedHeartbeat]) -> set[str]:
+        """Store the facts of heartbeats, of one per agent; return the ids of the agents.
+
+        Agents that have changed in the database are omitted; use ``record_heartbeat`` for them.
+        """
+        async with self._db.write() as tx:
+            found = await tx.execute(_LOCK_ALL, {"ids": sorted(one.agent_id for one in beats)})
+            known = {row.id: (row.status, row.resource_group, row.group_engine) for row in found}
+            current = [one for one in beats if known.get(one.agent_id) == _expected(one)]
+            if current:
+                await tx.execute(_REPEAT, [_repeated_values(one) for one in current])
+            devices_changed = [
+                {"key": device.id, "of_agent": one.agent_id, "facts": dict(device.facts)}
+                for one in current
+                for device, before in zip(one.beat.devices, one.recorded.beat.devices, strict=True)
+                if device.facts != before.facts
+            ]
+            if devices_changed:
+                await tx.execute(_REPEAT_DEVICE, devices_changed)
+        return {one.agent_id for one in current}
 
     async def mark_lost(
         self, agent_ids: Collection[str], before: datetime, at: datetime
@@ -323,6 +365,7 @@ def _heartbeat_result(
     status: AgentStatus,
     slots_grew: bool,
     device_changes: DeviceChanges,
+    recorded: RecordedHeartbeat,
 ) -> HeartbeatResult:
     before = None if known is None else AgentStatus(known["status"])
     is_back = status is AgentStatus.ALIVE and before is not AgentStatus.ALIVE
@@ -332,7 +375,19 @@ def _heartbeat_result(
         status=status,
         before=before,
         refused=device_changes.refused,
+        recorded=recorded,
     )
+
+
+def _expected(one: RepeatedHeartbeat) -> tuple[str, str, str]:
+    return AgentStatus.ALIVE, one.recorded.group, one.recorded.group_engine
+
+
+def _repeated_values(one: RepeatedHeartbeat) -> dict[str, Any]:
+    values = _values(
+        one.beat, one.recorded.group, one.recorded.group_engine, AgentStatus.ALIVE, one.at
+    )
+    return {"key": one.agent_id, "at": one.at, "facts": values["facts"]}
 
 
 # SQLite ignores FOR UPDATE, but has a single writer.
@@ -345,6 +400,36 @@ _LOCK = (
     )
     .where(agents.c.id == sa.bindparam("id"))
     .with_for_update(of=agents)
+)
+
+
+_LOCK_ALL = (
+    sa.select(
+        agents.c.id,
+        agents.c.status,
+        agents.c.resource_group,
+        resource_groups.c.engine.label("group_engine"),
+    )
+    .join_from(
+        agents, resource_groups, agents.c.resource_group == resource_groups.c.name, isouter=True
+    )
+    .where(agents.c.id.in_(sa.bindparam("ids", expanding=True)))
+    # All transactions lock in the same order.
+    .order_by(agents.c.id)
+    .with_for_update(of=agents)
+)
+_REPEAT = (
+    agents.update()
+    .where(agents.c.id == sa.bindparam("key"))
+    .values(
+        last_heartbeat_at=sa.bindparam("at", type_=agents.c.last_heartbeat_at.type),
+        facts=sa.bindparam("facts", type_=agents.c.facts.type),
+    )
+)
+_REPEAT_DEVICE = (
+    devices.update()
+    .where(devices.c.id == sa.bindparam("key"), devices.c.agent_id == sa.bindparam("of_agent"))
+    .values(facts=sa.bindparam("facts", type_=devices.c.facts.type))
 )
 
 

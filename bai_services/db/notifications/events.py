@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.notifications.conditions import Condition, ConditionChanges, changes_of
 from bai_services.core.notifications.events import Audience, Event
-from bai_services.core.notifications.session_events import REPORTED, event_of
+from bai_services.core.notifications.session_events import REPORTED, REPORTED_EVENTS, event_of
 from bai_services.core.pipelines.notices import is_of_run
 from bai_services.core.sessions.lifecycle import SessionType
 
@@ -173,6 +173,7 @@ _CHANGES = (
     sa.select(
         status_history.c.id,
         status_history.c.at,
+        status_history.c.event,
         status_history.c.to_status,
         sessions.c.id.label("session_id"),
         sessions.c.name,
@@ -187,7 +188,12 @@ _CHANGES = (
     )
     .join_from(status_history, sessions, status_history.c.session_id == sessions.c.id)
     .join(users, sessions.c.owner_id == users.c.id)
-    .where(status_history.c.id > sa.bindparam("after"), status_history.c.to_status.in_(REPORTED))
+    .where(
+        status_history.c.id > sa.bindparam("after"),
+        sa.or_(
+            status_history.c.to_status.in_(REPORTED), status_history.c.event.in_(REPORTED_EVENTS)
+        ),
+    )
     .order_by(status_history.c.id)
     .limit(MAX_CHANGES)
 )
@@ -202,7 +208,7 @@ def _change_event(row: Any) -> Event | None:
         reason = CodedText.from_json(row.status_coded)
     elif row.status_info:
         reason = TextTemplate.PLAIN_TEXT.text(text=row.status_info)
-    found = event_of(row.name, row.username, row.to_status, row.result, reason)
+    found = event_of(row.name, row.username, row.event, row.to_status, row.result, reason)
     if found is None:
         return None
     name, text = found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -185,9 +186,41 @@ _IS_PREEMPTED = (
     & (sessions.c.cluster_size == 1)
 )
 _IS_SUSPENDING = (_IS_STOPPED_BY_SUSPENSION | _IS_PREEMPTED).label("is_suspending")
+_STATES = sa.select(
+    kernels.c.id.label("kernel_id"),
+    kernels.c.session_id,
+    kernels.c.agent_id,
+    sessions.c.status,
+    sessions.c.status_changed_at,
+    kernels.c.container_id,
+    sessions.c.type.label("session_type"),
+    kernels.c.role,
+    kernels.c.hostname,
+    sessions.c.cluster_size,
+    sessions.c.restart_count,
+    sessions.c.home_agent_id,
+    sessions.c.started_by,
+    _IS_SUSPENDING,
+).join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+_EXPECTED = _STATES.where(
+    kernels.c.agent_id.in_(sa.bindparam("agents", expanding=True)),
+    sessions.c.status.in_(sorted(OCCUPYING)),
+)
+_REPORTED = _STATES.where(kernels.c.id.in_(sa.bindparam("ids", expanding=True)))
+_SET_SEEN = (
+    sa.update(kernels)
+    .where(kernels.c.id == sa.bindparam("key"))
+    .values(last_seen_at=sa.bindparam("at", type_=kernels.c.last_seen_at.type))
+)
+_SET_USAGE = _SET_SEEN.values(usage=sa.bindparam("usage", type_=kernels.c.usage.type))
 _SET_CONTAINER = sa.update(kernels).where(
     kernels.c.session_id == _OF_SESSION, kernels.c.hostname == sa.bindparam("of_host")
 )
+
+
+def _state_of(row: sa.RowMapping) -> KernelState:
+    status, is_suspending = Status(row["status"]), bool(row["is_suspending"])
+    return KernelState(**{**row, "status": status, "is_suspending": is_suspending})
 
 
 def _at(at: datetime) -> sa.BindParameter[datetime]:
@@ -221,51 +254,40 @@ class KernelStore:
         return views
 
     async def observe(
-        self, agent_id: str, usage: Mapping[str, Mapping[str, Any] | None], at: datetime
-    ) -> list[KernelState]:
-        """Store the usage of kernels, by kernel id, from a heartbeat.
+        self, reports: Mapping[str, Mapping[str, Mapping[str, Any] | None]], at: datetime
+    ) -> dict[str, list[KernelState]]:
+        """Store the usage of kernels from heartbeats: by agent, then by kernel id.
 
-        Return the states of all reported kernels that exist, and of all kernels that should be on
-        the agent.
+        Return for each agent the states of all reported kernels that exist, and of all kernels that
+        should be on the agent.
         """
+        reporters: dict[str, list[str]] = defaultdict(list)
+        used: list[dict[str, Any]] = []
+        seen: list[dict[str, Any]] = []
+        for agent_id, kernels_of_agent in sorted(reports.items()):
+            for kernel_id, usage in sorted(kernels_of_agent.items()):
+                reporters[kernel_id].append(agent_id)
+                mark = {"key": kernel_id, "at": at}
+                if usage is None:
+                    seen.append(mark)
+                else:
+                    used.append({**mark, "usage": dict(usage)})
         async with self._db.write() as tx:
-            for kernel_id, used in sorted(usage.items()):
-                values: dict[str, Any] = {"last_seen_at": at}
-                if used is not None:
-                    values["usage"] = dict(used)
-                await tx.execute(sa.update(kernels).where(kernels.c.id == kernel_id).values(values))
-            select = sa.select(
-                kernels.c.id.label("kernel_id"),
-                kernels.c.session_id,
-                kernels.c.agent_id,
-                sessions.c.status,
-                sessions.c.status_changed_at,
-                kernels.c.container_id,
-                sessions.c.type.label("session_type"),
-                kernels.c.role,
-                kernels.c.hostname,
-                sessions.c.cluster_size,
-                sessions.c.restart_count,
-                sessions.c.home_agent_id,
-                sessions.c.started_by,
-                _IS_SUSPENDING,
-            ).join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
-            expected = (kernels.c.agent_id == agent_id) & sessions.c.status.in_(OCCUPYING)
-            found: dict[str, KernelState] = {}
-            reported = sorted(usage)
-            conditions: list[sa.ColumnElement[bool]] = [expected]
-            for start in range(0, len(reported), CHUNK):
-                conditions.append(kernels.c.id.in_(reported[start : start + CHUNK]))
-            for condition in conditions:
-                for row in (await tx.execute(select.where(condition))).mappings():
-                    found[row["kernel_id"]] = KernelState(
-                        **{
-                            **row,
-                            "status": Status(row["status"]),
-                            "is_suspending": bool(row["is_suspending"]),
-                        }
-                    )
-            return [found[kernel_id] for kernel_id in sorted(found)]
+            if used:
+                await tx.execute(_SET_USAGE, used)
+            if seen:
+                await tx.execute(_SET_SEEN, seen)
+            rows = list((await tx.execute(_EXPECTED, {"agents": sorted(reports)})).mappings())
+            missing = sorted(reporters.keys() - {row["kernel_id"] for row in rows})
+            for start in range(0, len(missing), CHUNK):
+                chunk = {"ids": missing[start : start + CHUNK]}
+                rows += (await tx.execute(_REPORTED, chunk)).mappings()
+        found: dict[str, list[KernelState]] = {agent_id: [] for agent_id in reports}
+        for row in sorted(rows, key=lambda row: str(row["kernel_id"])):
+            state = _state_of(row)
+            for agent_id in {*reporters[state.kernel_id], state.agent_id or ""} & found.keys():
+                found[agent_id].append(state)
+        return found
 
     async def set_progress(self, kernel_id: str, progress: Mapping[str, Any]) -> bool:
         """Store the progress of a preparation; return whether the progress has changed."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from bai_services.core.accounts.roles import Caller, Reach, reach
 from bai_services.core.cluster.devices import SHARES, thousandths
-from bai_services.core.cluster.heartbeats import interval_seconds
+from bai_services.core.cluster.heartbeats import batch_seconds, interval_seconds
 from bai_services.core.cluster.model import AgentStatus, check_agent_id
 from bai_services.core.cluster.protocol import check_agent
 from bai_services.core.cluster.records import (
@@ -30,9 +30,11 @@ from bai_services.db.cluster.agents import AgentHeartbeat, AgentRow, AgentStore,
 from bai_services.db.cluster.device_rows import DeviceRow
 
 from ..accounts import authorizer
+from ..clock import monotonic_of
 from ..context import ManagerContext
 from ..loop import Loop
 from ..settings import Settings
+from .heartbeat_batches import HeartbeatBatches
 from .heartbeat_times import HeartbeatTimes
 from .joining import AgentJoins, require_own
 from .resource_groups import visibility_filter
@@ -48,9 +50,7 @@ _CHANGEABLE_FIELDS = frozenset({"schedulable", "resource_group"})
 class AgentWork(Protocol):
     """Interface to the kernels of agents; implemented in ``sessions/kernels.py``."""
 
-    async def observe(
-        self, agent_id: str, reported: Sequence[Mapping[str, Any]] | None
-    ) -> object: ...
+    async def observe(self, reports: Mapping[str, Sequence[Mapping[str, Any]]]) -> object: ...
 
     async def work(self, agent_id: str, wait_seconds: float) -> Sequence[Mapping[str, Any]]: ...
 
@@ -85,6 +85,12 @@ class Agents:
         self._kernels = kernels
         self._capacity_changed = context.capacity_changed
         self._times = times
+        self._batches = HeartbeatBatches(
+            self._store,
+            kernels,
+            lambda: batch_seconds(times.count),
+            monotonic_of(context.clock),
+        )
         self._loop = Loop(
             "agent deadlines", self.check_deadlines, settings.heartbeat_interval_seconds
         )
@@ -96,6 +102,7 @@ class Agents:
 
     async def stop(self) -> None:
         await self._loop.stop()
+        await self._batches.stop()
 
     async def check_deadlines(self) -> None:
         """Mark agents as LOST if they have sent no heartbeat for the time of the deadline.
@@ -145,11 +152,9 @@ class Agents:
                 "slots of an agent; report other resources as devices"
             )
         now = self._clock()
-        result = await self._store.record_heartbeat(agent_id, beat, now)
+        result = await self._batches.process(agent_id, beat, kernels, now)
         self._times.receive(agent_id, now)
         _log(agent_id, result)
-        if not beat.is_leaving:
-            await self._kernels.observe(agent_id, kernels)
         if result.capacity_increased:
             self._capacity_changed()
         return HeartbeatResponse(

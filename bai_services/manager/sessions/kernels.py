@@ -177,18 +177,31 @@ class Kernels:
             raise InvalidRequest(f"{kind!r} is not a kind of work")
         return False
 
-    async def observe(self, agent_id: str, reported: Sequence[Mapping[str, Any]] | None) -> None:
-        """Compare the kernels in a heartbeat with the expected ones, and correct differences.
+    async def observe(self, reports: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Compare the kernels in heartbeats with the expected ones, and correct differences.
 
-        ``reported`` is None if the agent could not list its kernels (engine not responding).
+        ``reports`` are the kernels by agent.
         """
-        if reported is None:
-            return
         now = self._clock()
-        by_id = {str(kernel["kernel_id"]): kernel for kernel in reported}
-        states = await self._store.observe(
-            agent_id, {key: kernel.get("usage") for key, kernel in by_id.items()}, now
-        )
+        by_agent = {
+            agent_id: {str(kernel["kernel_id"]): kernel for kernel in reported}
+            for agent_id, reported in reports.items()
+        }
+        usage = {
+            agent_id: {key: kernel.get("usage") for key, kernel in by_id.items()}
+            for agent_id, by_id in by_agent.items()
+        }
+        states = await self._store.observe(usage, now)
+        for agent_id, by_id in by_agent.items():
+            await self._observe(agent_id, by_id, states[agent_id], now)
+
+    async def _observe(
+        self,
+        agent_id: str,
+        by_id: Mapping[str, Mapping[str, Any]],
+        states: Sequence[KernelState],
+        now: datetime,
+    ) -> None:
         known = {state.kernel_id: state for state in states}
         for kernel_id in known.keys() & by_id.keys():
             if usage := by_id[kernel_id].get("usage"):

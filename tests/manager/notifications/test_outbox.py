@@ -19,6 +19,7 @@ from bai_services.core.notifications.events import (
     session_preempted,
 )
 from bai_services.core.sessions.lifecycle import Event as Change
+from bai_services.core.sessions.lifecycle import Result
 from bai_services.db.notifications.events import EventStore
 from bai_services.db.notifications.fan_out import FanOutStore
 from bai_services.db.tables.cluster import agents
@@ -85,6 +86,24 @@ async def test_owner_is_notified_of_the_start_and_the_failure_of_a_session(
     assert "session lab-two has failed: the agent could not prepare the session\r\n" in mail.text
     assert f"{ORIGIN}/services/bai/sessions/{second}\r\n" in mail.text
     assert f"{ORIGIN}/services/bai/settings?tab=notifications" in mail.text
+
+
+async def test_owner_is_notified_of_a_session_that_starts_again(world: World, api: Api) -> None:
+    await step(world)
+    first, second = await create_session(api, "train-one"), await create_session(api, "train-two")
+    lifecycle = world.manager.lifecycle
+    for session_id in (first, second):
+        for change in (Change.PLACED, Change.DISPATCHED, Change.PREPARED):
+            await lifecycle.apply(session_id, change)
+    text = TextTemplate.AGENT_LOST_REQUEUED.text(name="a1")
+    await lifecycle.apply(first, Change.AGENT_LOST, text, is_requeued_at_end=True)
+    # This one has lost too many agents.
+    often = TextTemplate.AGENTS_LOST_OFTEN.text(count=6, name="a1")
+    await lifecycle.apply(second, Change.AGENT_LOST, often, result=Result.FAILURE)
+    await step(world)
+    assert await inbox(world, "user") == [
+        ("session-requeued", "session train-one starts again, because its agent was lost")
+    ]
 
 
 async def test_session_that_its_owner_stops_is_not_reported(world: World, api: Api) -> None:
