@@ -23,6 +23,7 @@ IMAGES = st.lists(
         st.integers(1, 9),
         st.none() | st.sampled_from([0.0, 10.0, 20.0, NOW - MIN_UNUSED_SECONDS, NOW - 1]),
         st.booleans(),
+        st.sampled_from([(), ("py:1",), ("localhost/custom/py:1",)]),
     ),
     max_size=6,
 ).map(lambda rows: [StoredImage(f"i{number}", *row) for number, row in enumerate(rows)])
@@ -42,6 +43,7 @@ def test_only_as_many_images_as_needed_are_evicted_the_least_recently_used_first
             if not image.has_containers
             and image.last_used is not None
             and image.last_used + MIN_UNUSED_SECONDS <= NOW
+            and "localhost/custom/py:1" not in image.names
         ]
         if not free:
             break

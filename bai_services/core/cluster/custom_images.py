@@ -13,10 +13,8 @@ from typing import Any
 from ..errors import InvalidRequest, InvalidTransition
 from ..user_input import shown
 from .image_labels import MAX_LABEL_CHARACTERS, PREFIX
-from .image_store import RegistryAuth, read_auth
+from .image_store import LOCAL_HOST, RegistryAuth, read_auth
 
-# Part of image names that are on one agent only: no registry is queried for them.
-LOCAL_HOST = "localhost"
 REPOSITORY_PREFIX = "custom"
 CUSTOM_LABEL = PREFIX + "customized-image."
 MAX_COMMIT_LABELS = 32

@@ -23,6 +23,8 @@ OPEN_PULLS = frozenset({PullStatus.PENDING, PullStatus.PULLING})
 # An image is not evicted within this time after its last use: the spawner may be about to start a
 # container.
 MIN_UNUSED_SECONDS = 3600
+# The registry in names of images that are on one agent only: no registry is queried for them.
+LOCAL_HOST = "localhost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +177,9 @@ def choose_evictions(
     """Return the ids of the images to remove, least recently used first.
 
     Images are removed until at most ``limit_bytes`` are used. Images are kept if they have
-    containers, were used within ``MIN_UNUSED_SECONDS``, or were never used by bai-hub. Images share
-    layers, so the removal can free less than estimated; measure again afterwards.
+    containers, were used within ``MIN_UNUSED_SECONDS``, were never used by bai-hub, or are custom
+    images that exist only on this machine. Images share layers, so the removal can free less than
+    estimated; measure again afterwards.
     """
     candidates = [
         (image.last_used, image.id, image.size_bytes)
@@ -184,6 +187,7 @@ def choose_evictions(
         if image.last_used is not None
         and not image.has_containers
         and now - image.last_used >= MIN_UNUSED_SECONDS
+        and not any(name.startswith(f"{LOCAL_HOST}/") for name in image.names)
     ]
     chosen: list[str] = []
     for _, image_id, size in sorted(candidates):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import secrets
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -121,11 +121,16 @@ class Tour(Shell):
     ) -> None:
         for size in sizes:
             await self.page.set_viewport_size(size)
+            found: list[str] = []
+
+            async def is_correct() -> bool:
+                nonlocal found
+                found = await problems(self.page, texts, AS_WRITTEN)
+                return not found
+
             # The texts of AntD's components are loaded after those of the web UI.
-            deadline = time.monotonic() + 2
-            while found := await problems(self.page, texts, AS_WRITTEN):
-                if time.monotonic() > deadline:
-                    break
+            with contextlib.suppress(TimeoutError):
+                await wait_until_async(is_correct, 2, "correct texts")
             for problem in found:
                 self._add(problem, f"{name} {texts.name} {size['width']}")
 
