@@ -140,6 +140,7 @@ async def test_run_retries_fails_and_is_resumed(api: Api, agent: FakeAgent, user
     assert {"pipeline.create", "pipeline.run", "pipeline.resume"} <= actions
 
 
+@pytest.mark.checklist("JOB-06")
 async def test_user_is_notified_of_runs_and_approvals_but_not_of_their_sessions(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:

@@ -27,6 +27,7 @@ def body_of(name: str, tasks: str = APPROVAL) -> dict[str, Any]:
     return {"definition": text_of(name, tasks), "project": "vision", "is_project_owned": True}
 
 
+@pytest.mark.checklist("PIP-05")
 @pytest.mark.both_databases
 async def test_members_run_and_administrators_define(api: Api, admin: Client, user: Client) -> None:
     with pytest.raises(Forbidden):

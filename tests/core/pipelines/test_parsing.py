@@ -208,6 +208,7 @@ def test_parameters_are_checked(given: dict[str, object], message: str) -> None:
         resolve(parse_pipeline(FULL), given)
 
 
+@pytest.mark.checklist("TSK-06")
 def test_session_request_merges_defaults_and_has_parameters_as_variables() -> None:
     definition = parse_pipeline(FULL)
     plan = Plan.of(definition, resolve(definition, {"epochs": "7", "label": "a'b"}))

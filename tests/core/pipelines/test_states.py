@@ -249,6 +249,7 @@ class Simulation:
         return {key: run.status for key, run in self.runs.items()}
 
 
+@pytest.mark.checklist("JOB-05")
 @given(cases(), st.integers(0, 2**32))
 @settings(max_examples=300, deadline=None)
 def test_final_states_are_those_of_the_oracle_in_any_order(case: Case, seed: int) -> None:

@@ -110,6 +110,7 @@ async def open_editor(ui: Entities, text: str) -> tuple[Locator, Locator]:
     return graph, editor
 
 
+@pytest.mark.checklist("TSK-01")
 async def test_graph_is_edited_by_mouse(
     opened: Opener[Entities], rest: httpx.Client, tmp_path: Path
 ) -> None:
