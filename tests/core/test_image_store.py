@@ -88,7 +88,7 @@ PRUNABLE = st.lists(
         st.integers(0, 9),
         st.none() | st.floats(0, NOW, allow_nan=False),
         st.booleans(),
-        st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=2),
+        st.lists(st.sampled_from(["a", "b", "c", "localhost/d"]), max_size=2),
         st.booleans(),
     ),
     max_size=6,
@@ -110,5 +110,10 @@ def test_images_in_use_pinned_or_in_no_registry_are_never_removed(
         is_unused = image.last_used is not None and NOW - image.last_used >= max(
             seconds, MIN_UNUSED_SECONDS
         )
-        is_kept = image.has_containers or not image.is_pulled or bool(keep & set(image.names))
+        is_kept = (
+            image.has_containers
+            or not image.is_pulled
+            or "localhost/d" in image.names
+            or bool(keep & set(image.names))
+        )
         assert (image in chosen) == (is_unused and not is_kept)

@@ -96,6 +96,14 @@ class StoredImage:
     names: Sequence[str] = ()
     is_pulled: bool = False
 
+    @property
+    def is_local(self) -> bool:
+        """Whether this is a custom image without a registry.
+
+        With containerd as image store, such an image has a digest, as if a registry had it.
+        """
+        return any(name.startswith(f"{LOCAL_HOST}/") for name in self.names)
+
 
 @dataclass(frozen=True, slots=True)
 class PruneRequest:
@@ -187,7 +195,7 @@ def choose_evictions(
         if image.last_used is not None
         and not image.has_containers
         and now - image.last_used >= MIN_UNUSED_SECONDS
-        and not any(name.startswith(f"{LOCAL_HOST}/") for name in image.names)
+        and not image.is_local
     ]
     chosen: list[str] = []
     for _, image_id, size in sorted(candidates):
@@ -215,6 +223,7 @@ def choose_unused(
             and now - image.last_used >= unused_seconds
             and not image.has_containers
             and image.is_pulled
+            and not image.is_local
             and request.keep.isdisjoint(image.names)
         ),
         key=lambda image: (image.last_used, image.id),

@@ -5,7 +5,7 @@ import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../components/amount';
 import { scopeTitle, usageText } from '../../components/storageScope';
 import { formatSeconds, useNow } from '../../components/time';
-import { meQuery } from '../../data/accounts/me';
+import { meQuery, useIsReadOnly } from '../../data/accounts/me';
 import { ownQuotasQuery } from '../../data/folders/folders';
 import { quotasQuery } from '../../data/sessions/quotas';
 import {
@@ -25,11 +25,13 @@ const REFRESH_MILLIS = 60_000;
 /** Invitations to answer, sessions that stop soon, and quotas that are nearly used up. */
 export function Attention() {
   const { t } = useTranslation();
+  // Users who only read have no quotas.
+  const isReader = useIsReadOnly();
   return (
     <section aria-label={t('start.attention')}>
       <Invitations />
       <EndingSessions />
-      <FullQuotas />
+      {isReader === false && <FullQuotas />}
     </section>
   );
 }
