@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from bai_services.agent.kernels import Task
 from bai_services.agent.work import WorkExecutor
+from tests.testbed.wait import wait_until_async
 
 
 class Recorder(WorkExecutor):
@@ -25,7 +26,8 @@ class Recorder(WorkExecutor):
         link = cast("Any", SimpleNamespace(deliver=deliver))
         launches = SimpleNamespace(launch=none, terminate=none, on_removable=lambda remove: None)
         fence = cast("Any", SimpleNamespace(on_fenced=lambda stop: None))
-        parts = (none, none, none, none, none, none)
+        folders = cast("Any", SimpleNamespace(all=lambda: []))
+        parts = (none, none, folders, none, none, none)
         super().__init__(link, *parts, cast("Any", launches), fence)
 
     async def _stop(self, task: Task) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def task(kind: str, kernel_id: str) -> Task:
 async def test_session_is_prepared_after_its_last_run_is_removed() -> None:
     executor, kernel_id = Recorder(), str(uuid.uuid4())
     stop = asyncio.create_task(executor.execute(task("stop", kernel_id)))
-    await asyncio.sleep(0)
+    await wait_until_async(lambda: executor.steps, 10, "the stop to begin")
     prepare = asyncio.create_task(executor.execute(task("prepare", kernel_id)))
     await executor.execute(task("prepare", str(uuid.uuid4())))
     assert executor.steps == ["stop begins", "prepare begins", "prepare done"]
