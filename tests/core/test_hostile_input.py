@@ -175,6 +175,9 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: registries.matches("a" * 200, "1", [t[:255]]),
         lambda t: registries.matches(t[:255], t[:127], ["*a*a*a*a*a*b"]),
     ],
+    "cluster.registries.repository_and_tag": [
+        lambda t: registries.repository_and_tag("docker.io", t)
+    ],
     "cluster.registries.registry_host": [registries.registry_host],
     "cluster.registries.repository_may_match": [
         lambda t: registries.repository_may_match("team/py", [t])
@@ -261,6 +264,10 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: listing.ListQuery.parse({"offset": t, "sort": t}),
     ],
     "sessions.logs.is_timed": [logs.is_timed],
+    "sessions.logs.joined_log": [
+        lambda t: logs.joined_log([logs.AttemptLog(0, NOW, t, t)], t, 2**20),
+        lambda t: logs.joined_log([logs.AttemptLog(n, NOW, t, "x") for n in range(9)], t, 100),
+    ],
     "sessions.logs.last_lines": [lambda t: logs.last_lines(t, 10)],
     "sessions.logs.truncated": [lambda t: logs.truncated(t, 100)],
     "sessions.logs.search": [lambda t: logs.search(t, "a")],
@@ -552,6 +559,11 @@ PARSERS: dict[str, list[Parser]] = {
 # Functions that take text from bai-hub itself (including its agents), or values that are already
 # parsed.
 NOT_FROM_USERS = {
+    # Names of resource groups and images that the database has, and work items of the manager.
+    "cluster.image_store.PruneRequest.from_json",
+    "cluster.registries.is_in_scope",
+    "scheduling.other_groups.in_group",
+    "scheduling.overflow.targets",
     # Their arguments come from definitions that a parser has checked.
     "pipelines.parameters.check_count",
     "pipelines.parameters.given_value",

@@ -166,7 +166,9 @@ def test_sub_pipeline_ends_like_the_same_pipeline_alone(
     )
     plan = Plan.of(expanded(SubPipeline(outer, {"s": SubPipeline(child, {})}), {}), {})
     results = {(f"sub/{name}", i, n): ok for (name, i, n), ok in case.results.items()}
-    simulation = Simulation(Case(plan, {**results, ("before", 0, 1): succeeds}), seed)
+    results["before", 0, 1] = succeeds
+    cached = {(f"sub/{name}", i, n) for name, i, n in case.cached}
+    simulation = Simulation(Case(plan, results, cached), seed)
     found = simulation.finish()
     runs = (
         succeeds
