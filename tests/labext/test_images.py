@@ -197,7 +197,9 @@ async def test_vs_code_opens_a_file_and_runs_a_terminal(
         await terminal.first.wait_for(state="attached", timeout=TIMEOUT_MS)
 
         async def command_was_run() -> bool:
-            # Repeat the input: the shell may drop input until it shows its prompt.
+            # Repeat the input: the shell may drop input until it shows its prompt. An incomplete
+            # command would continue on the next line, so it is cancelled first.
+            await terminal.first.press("Control+c")
             await terminal.first.press_sequentially("echo $((6 * 7)) > ~/typed.txt\n")
             return running.run("sh", "-c", "cat /home/work/typed.txt || true").strip() == "42"
 
