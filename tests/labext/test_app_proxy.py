@@ -70,7 +70,10 @@ async def serving_app(app: App) -> AsyncIterator[App]:
         yield app
         listener.close()
         for writer in app.writers:
-            writer.transport.abort()  # otherwise the session's server keeps the connection
+            # A transport that is closed and has sent everything cannot be aborted.
+            if not writer.transport.is_closing() or writer.transport.get_write_buffer_size():
+                # Otherwise the session's server keeps the connection.
+                writer.transport.abort()
         await wait_until_async(lambda: app.open == 0, 60, "the app's connections to end")
 
 
