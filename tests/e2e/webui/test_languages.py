@@ -130,7 +130,7 @@ class Tour(Shell):
 
             # The texts of AntD's components are loaded after those of the web UI.
             with contextlib.suppress(TimeoutError):
-                await wait_until_async(is_correct, 2, "correct texts")
+                await wait_until_async(is_correct, 5, "correct texts")
             for problem in found:
                 self._add(problem, f"{name} {texts.name} {size['width']}")
 
