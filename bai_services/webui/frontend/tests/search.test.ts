@@ -4,7 +4,8 @@ vi.mock('../src/data/client', () => ({ api: {}, unwrap: () => undefined }));
 
 const router = await import('@tanstack/react-router');
 const { filtersOf, readSessionsSearch } = await import('../src/pages/sessions/search');
-const { countText, parseSearchValue } = await import('../src/components/list/listSearch');
+const { countText, parseSearchValue, validated } =
+  await import('../src/components/list/listSearch');
 
 test.each(['123456', '12e456', '1e5', '007', 'lab'])('the name %s in a URL is a text', name => {
   const { parseSearchWith } = router;
@@ -44,4 +45,12 @@ test.each([
   [1021, 1020, '1020+']
 ])('a total of %i with the last row %i is shown as %s', (total, last, text) => {
   expect(countText(total, last)).toBe(text);
+});
+
+test('values of a URL that are not valid are undefined for the page', () => {
+  expect(validated(readSessionsSearch)({ tab: 'waiting', page: 3, x: '1' })).toStrictEqual({
+    tab: undefined,
+    page: 3,
+    x: undefined
+  });
 });

@@ -5,7 +5,7 @@ import {
   parseSearchWith,
   redirect
 } from '@tanstack/react-router';
-import { parseSearchValue } from '../components/list/listSearch';
+import { parseSearchValue, validated } from '../components/list/listSearch';
 import { readEntitySearch } from '../components/entities/search';
 import { config } from '../config';
 import { currentPreferences } from '../data/accounts/preferences';
@@ -47,7 +47,7 @@ const dashboard = createRoute({
     () => loadScript(() => import('../pages/dashboard/DashboardPage')),
     'DashboardPage'
   ),
-  validateSearch: readDashboardSearch
+  validateSearch: validated(readDashboardSearch)
 });
 
 const sessions = createRoute({
@@ -57,7 +57,7 @@ const sessions = createRoute({
     () => loadScript(() => import('../pages/sessions/SessionsPage')),
     'SessionsPage'
   ),
-  validateSearch: readSessionsSearch
+  validateSearch: validated(readSessionsSearch)
 });
 
 const launch = createRoute({
@@ -67,7 +67,7 @@ const launch = createRoute({
     () => loadScript(() => import('../pages/launcher/LauncherPage')),
     'LauncherPage'
   ),
-  validateSearch: readLauncherSearch
+  validateSearch: validated(readLauncherSearch)
 });
 
 const data = createRoute({
@@ -77,7 +77,7 @@ const data = createRoute({
     () => loadScript(() => import('../pages/data/DataPage')),
     'DataPage'
   ),
-  validateSearch: readDataSearch
+  validateSearch: validated(readDataSearch)
 });
 
 const statistics = createRoute({
@@ -87,7 +87,7 @@ const statistics = createRoute({
     () => loadScript(() => import('../pages/statistics/StatisticsPage')),
     'StatisticsPage'
   ),
-  validateSearch: readStatisticsSearch
+  validateSearch: validated(readStatisticsSearch)
 });
 
 const users = createRoute({
@@ -97,7 +97,7 @@ const users = createRoute({
     () => loadScript(() => import('../pages/users/UsersPage')),
     'UsersPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const credentials = createRoute({
@@ -107,7 +107,7 @@ const credentials = createRoute({
     () => loadScript(() => import('../pages/credentials/CredentialsPage')),
     'CredentialsPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const projects = createRoute({
@@ -117,7 +117,7 @@ const projects = createRoute({
     () => loadScript(() => import('../pages/projects/ProjectsPage')),
     'ProjectsPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const policies = createRoute({
@@ -127,7 +127,7 @@ const policies = createRoute({
     () => loadScript(() => import('../pages/policies/PoliciesPage')),
     'PoliciesPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const presets = createRoute({
@@ -137,7 +137,7 @@ const presets = createRoute({
     () => loadScript(() => import('../pages/presets/PresetsPage')),
     'PresetsPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const idleCheckers = createRoute({
@@ -147,7 +147,7 @@ const idleCheckers = createRoute({
     () => loadScript(() => import('../pages/idleCheckers/IdleCheckersPage')),
     'IdleCheckersPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const images = createRoute({
@@ -157,7 +157,7 @@ const images = createRoute({
     () => loadScript(() => import('../pages/images/ImagesPage')),
     'ImagesPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const agents = createRoute({
@@ -167,7 +167,7 @@ const agents = createRoute({
     () => loadScript(() => import('../pages/agents/AgentsPage')),
     'AgentsPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const agentSummary = createRoute({
@@ -177,7 +177,7 @@ const agentSummary = createRoute({
     () => loadScript(() => import('../pages/agents/AgentSummaryPage')),
     'AgentSummaryPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const resourceGroups = createRoute({
@@ -187,7 +187,7 @@ const resourceGroups = createRoute({
     () => loadScript(() => import('../pages/resourceGroups/ResourceGroupsPage')),
     'ResourceGroupsPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const scheduler = createRoute({
@@ -197,7 +197,7 @@ const scheduler = createRoute({
     () => loadScript(() => import('../pages/scheduler/SchedulerPage')),
     'SchedulerPage'
   ),
-  validateSearch: readSchedulerSearch
+  validateSearch: validated(readSchedulerSearch)
 });
 
 const storage = createRoute({
@@ -207,7 +207,7 @@ const storage = createRoute({
     () => loadScript(() => import('../pages/storage/StoragePage')),
     'StoragePage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const schedules = createRoute({
@@ -217,7 +217,7 @@ const schedules = createRoute({
     () => loadScript(() => import('../pages/schedules/SchedulesPage')),
     'SchedulesPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const customImages = createRoute({
@@ -227,7 +227,7 @@ const customImages = createRoute({
     () => loadScript(() => import('../pages/customImages/CustomImagesPage')),
     'CustomImagesPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const endpoints = createRoute({
@@ -237,7 +237,7 @@ const endpoints = createRoute({
     () => loadScript(() => import('../pages/endpoints/EndpointsPage')),
     'EndpointsPage'
   ),
-  validateSearch: readEndpointsSearch
+  validateSearch: validated(readEndpointsSearch)
 });
 
 const chat = createRoute({
@@ -247,7 +247,7 @@ const chat = createRoute({
     () => loadScript(() => import('../pages/chat/ChatPage')),
     'ChatPage'
   ),
-  validateSearch: readChatSearch
+  validateSearch: validated(readChatSearch)
 });
 
 const models = createRoute({
@@ -257,7 +257,7 @@ const models = createRoute({
     () => loadScript(() => import('../pages/models/ModelsPage')),
     'ModelsPage'
   ),
-  validateSearch: readModelsSearch
+  validateSearch: validated(readModelsSearch)
 });
 
 const pipelines = createRoute({
@@ -267,7 +267,7 @@ const pipelines = createRoute({
     () => loadScript(() => import('../pages/pipelines/PipelinesPage')),
     'PipelinesPage'
   ),
-  validateSearch: readPipelinesSearch
+  validateSearch: validated(readPipelinesSearch)
 });
 
 const importPage = createRoute({
@@ -277,7 +277,7 @@ const importPage = createRoute({
     () => loadScript(() => import('../pages/import/ImportPage')),
     'ImportPage'
   ),
-  validateSearch: readImportSearch
+  validateSearch: validated(readImportSearch)
 });
 
 const announcements = createRoute({
@@ -287,7 +287,7 @@ const announcements = createRoute({
     () => loadScript(() => import('../pages/announcements/AnnouncementsPage')),
     'AnnouncementsPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const webhooks = createRoute({
@@ -297,7 +297,7 @@ const webhooks = createRoute({
     () => loadScript(() => import('../pages/webhooks/WebhooksPage')),
     'WebhooksPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const notifications = createRoute({
@@ -307,7 +307,7 @@ const notifications = createRoute({
     () => loadScript(() => import('../pages/notifications/NotificationsPage')),
     'NotificationsPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const maintenance = createRoute({
@@ -317,7 +317,7 @@ const maintenance = createRoute({
     () => loadScript(() => import('../pages/maintenance/MaintenancePage')),
     'MaintenancePage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const reservations = createRoute({
@@ -327,7 +327,7 @@ const reservations = createRoute({
     () => loadScript(() => import('../pages/reservations/ReservationsPage')),
     'ReservationsPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const system = createRoute({
@@ -346,7 +346,7 @@ const audit = createRoute({
     () => loadScript(() => import('../pages/audit/AuditPage')),
     'AuditPage'
   ),
-  validateSearch: readEntitySearch
+  validateSearch: validated(readEntitySearch)
 });
 
 const settings = createRoute({
@@ -356,7 +356,7 @@ const settings = createRoute({
     () => loadScript(() => import('../pages/settings/SettingsPage')),
     'SettingsPage'
   ),
-  validateSearch: readSettingsSearch
+  validateSearch: validated(readSettingsSearch)
 });
 
 export const router = createRouter({

@@ -42,6 +42,17 @@ const filtersIn = (value: unknown) => {
   return entries.length > 0 ? Object.fromEntries(entries) : undefined;
 };
 
+/**
+ * Return a validator for the router. The router keeps the values of a URL that a validator leaves
+ * out, so these are explicitly undefined.
+ */
+export const validated =
+  <T extends object>(read: (search: Record<string, unknown>) => T) =>
+  (search: Record<string, unknown>): T => ({
+    ...Object.fromEntries(Object.keys(search).map(key => [key, undefined])),
+    ...read(search)
+  });
+
 /** Remove undefined values, because the state in the URL must not contain any. */
 export function defined<T extends object>(
   values: T
