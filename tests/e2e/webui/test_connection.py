@@ -50,6 +50,8 @@ def manager_down(hub: RunningHub) -> Iterator[None]:
 async def test_pages_say_that_the_browser_is_offline(opened: Opener[Shell]) -> None:
     """The chat page sends no request by itself that could fail."""
     ui = await opened(Shell, "user2", "/chat")
+    # On a busy machine, the network is idle before the scripts have run.
+    await ui.page.locator("#content").wait_for()
     await ui.page.wait_for_load_state("networkidle")
     await ui.page.context.set_offline(True)
     try:

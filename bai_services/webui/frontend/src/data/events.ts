@@ -65,6 +65,9 @@ export function followChanges(): void {
   window.addEventListener('online', retryConnection);
   // The browser may be offline and still reach a server on this machine.
   window.addEventListener('offline', () => void checkAccess(MAX_PROBE_MILLIS));
+  if (!navigator.onLine) {
+    void checkAccess(MAX_PROBE_MILLIS);
+  }
 }
 
 /** Open the event stream at once instead of after the current delay. */
