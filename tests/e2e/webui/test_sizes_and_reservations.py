@@ -67,6 +67,8 @@ async def test_reservation_is_approved_and_shown_in_the_calendar(
             calendar = ui.page.get_by_role("figure", name="Calendar")
             await calendar.get_by_label("e2e-course (default) · approved").wait_for()
             await ui.drawer.get_by_role("button", name="Cancel the reservation").click()
+            question = ui.page.locator(".ant-popconfirm")
+            await question.get_by_role("button", name="Cancel the reservation").click()
             await ui.page.get_by_text("The reservation is cancelled.").wait_for()
         finally:
             cancel(rest, made["id"])
