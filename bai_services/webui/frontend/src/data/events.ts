@@ -12,6 +12,7 @@ const MAX_SILENCE_MILLIS = 15_000;
 const MAX_RESPONSE_MILLIS = 10_000;
 // Timeout of the check whether the server still responds while requests have no response.
 const MAX_PROBE_MILLIS = 2_000;
+const RECHECK_MILLIS = 3_000;
 const FIRST_RETRY_MILLIS = 1_000;
 // Throttle interval: a change and all changes within this time after it cause one refresh.
 const THROTTLE_MILLIS = 150;
@@ -63,11 +64,23 @@ export function followChanges(): void {
   });
   onSilence(() => void checkAccess(MAX_PROBE_MILLIS));
   window.addEventListener('online', retryConnection);
-  // The browser may be offline and still reach a server on this machine.
-  window.addEventListener('offline', () => void checkAccess(MAX_PROBE_MILLIS));
+  window.addEventListener('offline', checkOffline);
   if (!navigator.onLine) {
-    void checkAccess(MAX_PROBE_MILLIS);
+    checkOffline();
   }
+}
+
+/**
+ * Find out whether the server responds although the browser is offline: it may run on this machine.
+ * A request just after the event may still succeed, so the check is repeated.
+ */
+function checkOffline(): void {
+  void checkAccess(MAX_PROBE_MILLIS);
+  window.setTimeout(() => {
+    if (!navigator.onLine) {
+      void checkAccess(MAX_PROBE_MILLIS);
+    }
+  }, RECHECK_MILLIS);
 }
 
 /** Open the event stream at once instead of after the current delay. */
