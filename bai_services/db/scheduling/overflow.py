@@ -76,6 +76,20 @@ _LAST_DEPENDENCIES = (
     .group_by(session_dependencies.c.session_id)
 )
 _SOURCE, _TARGET = resource_groups.alias("source"), resource_groups.alias("target")
+
+
+def _in_force(rules: sa.Select[Any]) -> sa.Select[Any]:
+    """Return only the rules by which sessions can move.
+
+    The engine of a resource group may have changed since the rule was created.
+    """
+    return (
+        rules.join(_SOURCE, _SOURCE.c.name == overflow_rules.c.from_group)
+        .join(_TARGET, _TARGET.c.name == overflow_rules.c.to_group)
+        .where(_SOURCE.c.engine == _TARGET.c.engine, _TARGET.c.is_active)
+    )
+
+
 # A session that has run has a home, and usage records in its resource group.
 _IS_MOVABLE = sa.and_(
     sessions.c.status == Status.PENDING,
@@ -119,17 +133,19 @@ class OverflowStore:
             found = await tx.execute(_ROWS.where(overflow_rules.c.id == rule_id))
             return first_record(OverflowRule, found)
 
-    async def all(self) -> list[OverflowRule]:
+    async def in_force(self) -> list[OverflowRule]:
+        """Return all rules by which sessions can move."""
         async with self._db.read() as tx:
-            return records(OverflowRule, await tx.execute(_ROWS.order_by(overflow_rules.c.id)))
+            rows = await tx.execute(_in_force(_ROWS).order_by(overflow_rules.c.id))
+            return records(OverflowRule, rows)
 
     async def of(self, project_id: str, from_group: str) -> list[OverflowRule]:
-        """Return the rules for the sessions of a project in a resource group."""
+        """Return the rules by which sessions of a project can leave a resource group."""
         chosen = sa.and_(
             overflow_rules.c.project_id == project_id, overflow_rules.c.from_group == from_group
         )
         async with self._db.read() as tx:
-            return records(OverflowRule, await tx.execute(_ROWS.where(chosen)))
+            return records(OverflowRule, await tx.execute(_in_force(_ROWS).where(chosen)))
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> OverflowRule:
         """Insert a rule and return it.
@@ -186,17 +202,13 @@ class OverflowStore:
         requested start, and the end of the last dependency. Both resource groups of the rule must
         have the same engine, because the image and the mounts depend on it.
         """
-        rules = (
+        rules = _in_force(
             sa.select(
                 overflow_rules.c.project_id,
                 overflow_rules.c.from_group,
                 sa.func.min(overflow_rules.c.after_seconds).label("after"),
-            )
-            .join(_SOURCE, _SOURCE.c.name == overflow_rules.c.from_group)
-            .join(_TARGET, _TARGET.c.name == overflow_rules.c.to_group)
-            .where(_SOURCE.c.engine == _TARGET.c.engine, _TARGET.c.is_active)
-            .group_by(overflow_rules.c.project_id, overflow_rules.c.from_group)
-        )
+            ).select_from(overflow_rules)
+        ).group_by(overflow_rules.c.project_id, overflow_rules.c.from_group)
         waiting: list[WaitingSession] = []
         async with self._db.read() as tx:
             for rule in await tx.execute(rules):

@@ -84,7 +84,7 @@ class Overflow:
     ) -> list[Candidate]:
         """Return the sessions with the resource groups to which they may move now."""
         rules = defaultdict(list)
-        for rule in await self._store.all():
+        for rule in await self._store.in_force():
             rules[rule.project_id, rule.from_group].append(rule)
         prices = await self._prices.read()
         # Sessions of one user and project have the same choices.

@@ -124,6 +124,22 @@ async def test_only_sessions_of_the_project_whose_owner_may_use_the_group_move(
     assert (await wait_for_status(user, "second", "SCHEDULED"))["resource_group"] == "cloud"
 
 
+async def test_rule_ends_when_the_engines_differ(api: Api, agent: FakeAgent, user: Client) -> None:
+    admin = await api.client("admin")
+    for name in ("cloud", "empty"):
+        await admin.post("/resource-groups", {"name": name})
+        await admin.post("/overflow-rules", {**RULE, "to_group": name, "after_seconds": 0})
+    # Possible while the group has no agents.
+    await admin.patch("/resource-groups/cloud", {"engine": "docker"})
+    await FakeAgent(api.agent, "a2", "cloud", engine="docker").beat()
+    await fill(user)
+    await user.post("/sessions", {"name": "second", "resources": SIX})
+    targets = (await user.get("/sessions/second/why"))["overflow"]
+    assert [each["resource_group"] for each in targets] == ["empty"]
+    await step(api)
+    assert (await user.get("/sessions/second"))["resource_group"] == "default"
+
+
 async def test_session_with_designated_agents_stays(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
