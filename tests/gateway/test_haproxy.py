@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -439,20 +440,16 @@ async def test_lines_of_commands_are_limited_in_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("bed")  # it skips the test without HAProxy
-async def test_ipv6_address() -> None:
-    # HAProxy accepts only descriptors below a limit that grows with max_connections; the number of
-    # the listening socket depends on the other files that the test process has opened.
+async def test_socket_with_an_ipv6_address_and_a_high_descriptor() -> None:
     settings = Settings(
-        "/p",
-        "",
-        pools=1,
-        slots=1,
-        threads=1,
-        queue_seconds=1,
-        max_connections=1000,
-        max_owner_requests=500,
-    )
-    process = HaproxyProcess(settings, "::1", 0)
+        "/p", "", pools=1, slots=1, threads=1, queue_seconds=1, max_connections=12,
+        max_owner_requests=6,
+    )  # fmt: skip
+    with ExitStack() as stack:
+        # HAProxy with few connections accepts only low file descriptors.
+        for _ in range(500):
+            stack.enter_context(open(os.devnull))  # noqa: ASYNC230
+        process = HaproxyProcess(settings, "::1", 0)
     await process.start()
     _, writer = await asyncio.open_connection("::1", process.port)
     writer.close()

@@ -28,6 +28,10 @@ STABLE_SECONDS = 2.0
 # HAProxy frees large buffers after each request. By default, the allocator then returns their
 # memory to the kernel, and the next request needs it again.
 _MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(64 * 2**20), "MALLOC_TOP_PAD_": str(16 * 2**20)}
+# HAProxy refuses file descriptors above a limit that depends on the number of its connections.
+# Bash moves the listening socket to the lowest free descriptor, and becomes HAProxy.
+_LISTENING = 3
+_MOVE_SOCKET = f'exec "${{@:2}}" {_LISTENING}<&"$1"-'
 
 
 def find_program() -> str:
@@ -66,7 +70,7 @@ class HaproxyProcess:
         for name in MAPS:
             map_file(self.folder, name).touch()
         self._file = self.folder / "haproxy.cfg"
-        self._file.write_text(configuration(settings, self.folder, self._listening.fileno()))
+        self._file.write_text(configuration(settings, self.folder, _LISTENING))
 
     async def start(self) -> None:
         """Start HAProxy and wait until it responds.
@@ -80,6 +84,7 @@ class HaproxyProcess:
         # If this process is killed, the kernel must kill HAProxy, which would serve outdated
         # routes.
         self._process = process = await asyncio.create_subprocess_exec(
+            "bash", "-c", _MOVE_SOCKET, "bash", str(number),
             "setpriv", "--pdeathsig=KILL", self._program, "-db", "-q", "-f", str(self._file),
             pass_fds=(number,), stdin=asyncio.subprocess.DEVNULL, env={**os.environ, **_MEMORY},
         )  # fmt: skip
