@@ -17,7 +17,7 @@ from typing import Any
 
 LIFETIME_SECONDS = 120.0
 MAX_PENDING = 1000
-# Sign-ins of one account must not displace those of other accounts.
+# Sign-ins of one account must not evict those of other accounts.
 MAX_PENDING_PER_ACCOUNT = 5
 
 
@@ -27,9 +27,9 @@ class Credentials:
 
     ``code_proof`` is set after a correct one-time code. ``is_confirmed``: the user has confirmed
     that the sign-in may sign out the account's oldest browser. ``new_password``: the new password
-    of a password change that requires a code. ``registration``: an authenticator that the user is
-    registering, as the manager has sent it, with the ``username``. ``external``: the verified
-    identity at an OpenID provider, instead of a password.
+    of a password change that requires a code. ``registration``: the manager's response to the
+    begin of the registration of an authenticator, with the ``username`` added. ``external``: the
+    verified identity at an OpenID provider, instead of a password.
     """
 
     username: str
@@ -58,7 +58,7 @@ class _Pending:
 
 
 class PendingSignIns:
-    """Stores credentials under secrets that can be used once."""
+    """Stores credentials of pending sign-ins; each can be taken once."""
 
     def __init__(
         self,

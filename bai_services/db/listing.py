@@ -36,7 +36,7 @@ _RESOLVED_OPERATORS = frozenset({"", "in", "contains"})
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class JoinColumns:
     """The columns of a join: ``key`` of the joined table, and ``referring`` of the listed table."""
 
     key: sa.ColumnElement[Any]
@@ -73,12 +73,12 @@ class Listing:
     groups: Mapping[str, Sequence[ValueGroup]] = field(default_factory=dict)
     # Fields with names from a joined table. A condition on such a field is first resolved to the
     # keys of the names, because the database has statistics of the number of rows per key.
-    named: Mapping[str, Named] = field(default_factory=dict)
+    named: Mapping[str, JoinColumns] = field(default_factory=dict)
     # Fields of a table that may have several rows for one listed row, such as the agents of a
     # session.
     # A condition must be true for at least one of these rows. The list cannot be sorted by such a
     # field.
-    related: Mapping[str, Named] = field(default_factory=dict)
+    related: Mapping[str, JoinColumns] = field(default_factory=dict)
     # Expressions by which a list is sorted instead of the columns, for example without regard to
     # upper and lower case.
     sorted_by: Mapping[str, sa.ColumnElement[Any]] = field(default_factory=dict)

@@ -1,9 +1,9 @@
 """Limits of the gateway that no endpoint can change."""
 
-# Bytes of a request's line and headers; also of the head of a response.
+# Bytes of the head (first line and headers) of a request or a response.
 MAX_HEAD_BYTES = 64 * 1024
-# Bytes of chunk extensions and trailers between two pieces of a body, or after it. This bounds
-# their memory; the limit is larger than one read from the connection.
+# Bytes that may arrive without a piece of the body: chunk extensions, or trailers after the body.
+# The parser keeps them in memory. The limit is larger than one read from the connection.
 MAX_READ_BYTES = 512 * 1024
 # Requests that a client may send before the response to the first (HTTP pipelining).
 MAX_PIPELINED = 16

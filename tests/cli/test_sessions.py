@@ -364,7 +364,7 @@ def test_times_of_an_explanation_are_relative_and_local(monkeypatch: pytest.Monk
     assert explanation_lines(response) == [
         "  FAIL  not-before: does not start before 2030-01-31 18:00:00",
         f"estimated start: in 2 h 5 min, {local} (other)",
-        "moves to one of these resource groups when it starts there at once:",
+        "moves to one of these resource groups as soon as it can start there:",
         "  - near: after a wait of 5 min",
         f"  - cloud: from {local}",
     ]

@@ -17,7 +17,7 @@ from bai_services.db.sessions.usage_samples import UsageSampleStore
 from bai_services.manager.sessions.usage.sampling import UsageSampling
 from tests.db.world import make_world
 
-from .test_idle_judging import Office
+from .test_idle_judging import IdleSimulation
 
 # Just above the thresholds, so that any wrong measurement counts as idle.
 BUSY_BYTES_PER_SECOND = 1100.0
@@ -30,7 +30,7 @@ HEARTBEAT_SECONDS = 5
 JUMPS = (-7200, -600, -40, -9, -3, 3, 9, 40, 600, 7200)
 
 
-class DisturbedOffice(Office):
+class DisturbedSimulation(IdleSimulation):
     """A manager and an agent that can be killed, and a clock that can be changed."""
 
     def __init__(self, world: Any) -> None:
@@ -83,65 +83,70 @@ class DisturbedOffice(Office):
 
 
 @pytest.fixture
-async def office(database_url: str) -> AsyncIterator[DisturbedOffice]:
+async def simulation(database_url: str) -> AsyncIterator[DisturbedSimulation]:
     world = await make_world(database_url)
-    yield DisturbedOffice(world)
+    yield DisturbedSimulation(world)
     await world.close()
 
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_used_session_is_never_stopped_and_an_idle_one_is(
-    office: DisturbedOffice, seed: int
+    simulation: DisturbedSimulation, seed: int
 ) -> None:
     chance = random.Random(seed)
-    used, idle = await office.add_session("used"), await office.add_session("idle")
+    used, idle = await simulation.add_session("used"), await simulation.add_session("idle")
     for scope, name in (("domain", "d"), ("project", "p1")):
-        await office.add_checker(
+        await simulation.add_checker(
             CHECKERS["net" if scope == "domain" else "cpu"], scope=(scope, name)
         )
-    await office.add_checker(
+    await simulation.add_checker(
         CheckerSettings(60, warnings_seconds=()), CheckerType.NETWORK, ("user", "u1")
     )
-    office.now += timedelta(days=1)  # so that the clock is never set back before the start
+    simulation.now += timedelta(days=1)  # so that the clock is never set back before the start
     for _ in range(300):
         what = chance.random()
         if what < 0.03:
-            office.kill_manager(chance.choice([0, 1, 5, 30]))
+            simulation.kill_manager(chance.choice([0, 1, 5, 30]))
         elif what < 0.06:
-            office.kill_agent(chance.choice([0, 1, 5, 30]))
+            simulation.kill_agent(chance.choice([0, 1, 5, 30]))
         elif what < 0.09:
-            office.now += timedelta(seconds=chance.choice(JUMPS))
-        await office.beat({used: True})
-        assert await office.status(used) is Status.RUNNING
-    assert await office.status(idle) is Status.RUNNING  # nothing was measured
+            simulation.now += timedelta(seconds=chance.choice(JUMPS))
+        await simulation.beat({used: True})
+        assert await simulation.status(used) is Status.RUNNING
+    assert await simulation.status(idle) is Status.RUNNING  # nothing was measured
     # Without disturbances, an idle session is stopped.
-    office.agent_is_down_for = office.manager_is_down_for = 0
+    simulation.agent_is_down_for = simulation.manager_is_down_for = 0
     for _ in range(40):
-        await office.beat({used: True, idle: False})
-    assert await office.status(used) is Status.RUNNING
-    assert await office.status(idle) is Status.TERMINATING
+        await simulation.beat({used: True, idle: False})
+    assert await simulation.status(used) is Status.RUNNING
+    assert await simulation.status(idle) is Status.TERMINATING
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_samples_of_a_time_that_is_repeated_do_not_count(
-    office: DisturbedOffice, is_restarted: bool
+    simulation: DisturbedSimulation, is_restarted: bool
 ) -> None:
-    """The session was idle at these times before the clock was set back; now, they are a gap."""
-    lab = await office.add_session("lab")
-    await office.add_checker(CHECKERS["cpu"])
+    """The clock is set back, so that old samples of an idle session lie in the future.
+
+    When the clock reaches their times again, they must count as a gap.
+    """
+    lab = await simulation.add_session("lab")
+    await simulation.add_checker(CHECKERS["cpu"])
     old = [
-        Sample(office.kernels[lab], office.now + timedelta(seconds=15 * n), {"cpu_cores": 0.0})
+        Sample(
+            simulation.kernels[lab], simulation.now + timedelta(seconds=15 * n), {"cpu_cores": 0.0}
+        )
         for n in range(40, 80)
     ]
-    office.now += timedelta(seconds=1300)
-    await office.beat({lab: True})
-    await office.samples.add(old, FINE)
-    office.now -= timedelta(seconds=1300)
+    simulation.now += timedelta(seconds=1300)
+    await simulation.beat({lab: True})
+    await simulation.samples.add(old, FINE)
+    simulation.now -= timedelta(seconds=1300)
     if is_restarted:
-        office.kill_manager(0)
+        simulation.kill_manager(0)
     for _ in range(120):
-        await office.beat({lab: True})
-    office.kill_agent(300)
+        await simulation.beat({lab: True})
+    simulation.kill_agent(300)
     for _ in range(120):
-        await office.beat({lab: True})
-    assert await office.status(lab) is Status.RUNNING
+        await simulation.beat({lab: True})
+    assert await simulation.status(lab) is Status.RUNNING

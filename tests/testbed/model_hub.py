@@ -41,12 +41,12 @@ class ModelHub:
     ranges: list[str] = field(default_factory=list)
     tokens: dict[str, set[str | None]] = field(default_factory=dict)
 
-    def _note(self, request: web.Request, kind: str) -> None:
+    def _record(self, request: web.Request, kind: str) -> None:
         self.requests[kind] += 1
         self.tokens.setdefault(kind, set()).add(request.headers.get("Authorization"))
 
     async def info(self, request: web.Request) -> web.Response:
-        self._note(request, "info")
+        self._record(request, "info")
         if self.failures:
             return web.Response(status=self.failures.pop(0))
         if self.need_token and request.headers.get("Authorization") != f"Bearer {TOKEN}":
@@ -66,7 +66,7 @@ class ModelHub:
         return web.json_response({"sha": COMMIT, "siblings": siblings, **self.description})
 
     async def resolve(self, request: web.Request) -> web.StreamResponse:
-        self._note(request, "resolve")
+        self._record(request, "resolve")
         name = request.match_info["path"]
         content = self.files.get(name)
         if content is None:
@@ -81,7 +81,7 @@ class ModelHub:
         return web.Response(status=302, headers=headers)
 
     async def cdn(self, request: web.Request) -> web.StreamResponse:
-        self._note(request, "cdn")
+        self._record(request, "cdn")
         name = request.match_info["path"]
         return await self._send(request, name, self.files[name])
 

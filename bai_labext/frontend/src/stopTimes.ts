@@ -49,7 +49,7 @@ export function otherNotices(session: {
   return session.notices.filter(notice => reason === '' || !notice.startsWith(reason));
 }
 
-/** Number of times that a user can postpone the stop by an idle checker. */
+/** How often a user can still postpone the stop that an idle checker has announced. */
 export function keepAlivesOf(check: Pick<IdleCheck, 'type' | 'keep_alives_left'>): number {
   return check.type === 'session-lifetime' ? 0 : check.keep_alives_left;
 }

@@ -40,7 +40,7 @@ class OverflowRuleChange(Body):
 
 class NewOverflowRule(Body):
     """A session of ``project`` (id or name) that is pending in ``from_group`` moves to ``to_group``
-    when it starts there at once. The other fields are described at ``OverflowRuleChange``.
+    as soon as it can start there. The other fields are described at ``OverflowRuleChange``.
     """
 
     project: ShortText

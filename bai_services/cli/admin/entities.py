@@ -661,7 +661,7 @@ OVERFLOW_RULE = Entity(
         ),
         Field(
             "to_group",
-            "Resource group to which a session moves when it starts there at once.",
+            "Resource group to which a session moves as soon as it can start there.",
             is_required=True,
             is_immutable=True,
         ),

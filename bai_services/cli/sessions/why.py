@@ -15,8 +15,8 @@ from ..screen import WIDTH, wrapped
 from ..text import printable
 
 _CERTAINTIES = {
-    "known": "exact if sessions run until their limits and no session with a higher priority "
-    "(with lifo: no session) arrives",
+    "known": "exact if sessions run until their limits and no new session is placed ahead of this "
+    "one in the queue",
     "estimated": "assumes that predicted run times are right, that dependencies "
     "succeed and that no later session overtakes this one",
     "rough": "extrapolated from the estimated starts of sessions further ahead in the queue",
@@ -82,7 +82,7 @@ def _overflow(targets: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return lines with the resource groups to which the session may move."""
     if not targets:
         return []
-    lines = ["moves to one of these resource groups when it starts there at once:"]
+    lines = ["moves to one of these resource groups as soon as it can start there:"]
     for target in targets:
         at = units.parse_time(target["moves_at"])
         when = (

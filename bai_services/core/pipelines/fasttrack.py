@@ -46,7 +46,8 @@ _KNOWN = (
 def convert_fasttrack(text: str, name: str) -> str:
     """Return the YAML of a pipeline for the YAML of FastTrack.
 
-    ``name``: of the file, used if the pipeline has none. Variables without a value are omitted.
+    ``name`` is the name of the file; it is used if the pipeline has no name. Variables without a
+    value are omitted.
 
     Raises
     ------
@@ -97,7 +98,9 @@ def _task(section: Section, label: str, names: Mapping[str, str]) -> Task:
     needs = _texts(section, "dependencies", MAX_TASKS)
     for need in needs:
         if need not in names:
-            raise _problem(section.line, f"task {shown(label)} needs {shown(need)!r}, not a task")
+            raise _problem(
+                section.line, f"task {shown(label)} needs {shown(need)!r}, which is not a task"
+            )
     return Task(
         names[label],
         description=section.take_text("description", MAX_VALUE),

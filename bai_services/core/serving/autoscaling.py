@@ -22,7 +22,7 @@ from bai_services.core.sessions.schedules.rules import WEEKDAYS, parse_rule
 from bai_services.core.usage.periods import zone_of
 from bai_services.core.wall_clock import instant_of
 
-# Burst: the panic window needs at least this multiple of the ready replicas.
+# In a burst, the load of the panic window needs at least this multiple of the ready replicas.
 PANIC_FACTOR = 2
 # Without a sample for this time, the load is unknown. Gateways report at least every 10 s.
 SAMPLE_SECONDS = 30
@@ -124,7 +124,7 @@ class ScalingRule:
     min_replicas: int = 1
     max_replicas: int = 1
     measure: Measure = Measure.REQUESTS
-    metric: str = ""  # name of the metric, or its meaning in the runtime variant
+    metric: str = ""  # name of the metric, or its role: the runtime variant maps roles to names
     query: str = ""  # PromQL
     target: float = 10.0  # load of one replica
     utilization: float = 0.7  # planned share of the target; the rest is a reserve for bursts

@@ -47,7 +47,7 @@ from ..tables.operations import announcements, maintenances
 from ..tables.serving import endpoints
 from ..tables.sessions import sessions
 
-# Ends of sessions after this time are not read.
+# Only ends of sessions within this time are read.
 _HORIZON = timedelta(days=1)
 # Maximum number of conditions of one kind.
 _MAX_ROWS = 10_000
@@ -279,7 +279,7 @@ async def _announcements(tx: AsyncConnection, now: datetime) -> list[Condition]:
         Condition(
             f"{EventName.ANNOUNCEMENT}:{row.id}",
             EventName.ANNOUNCEMENT,
-            _addressed(row),
+            _audience_of(row),
             TextTemplate.NOTICE_ANNOUNCEMENT.text(title=row.title),
             "",
             row.domain,
@@ -288,7 +288,7 @@ async def _announcements(tx: AsyncConnection, now: datetime) -> list[Condition]:
     ]
 
 
-def _addressed(row: Any) -> Audience:
+def _audience_of(row: Any) -> Audience:
     match row.audience:
         case AnnouncementAudience.DOMAIN:
             return Audience(domain=row.domain)

@@ -18,7 +18,7 @@ from bai_services.core.sessions.lifecycle import ENDED, LIVE, OCCUPYING, Status
 from bai_services.core.sessions.resizing import Elasticity, SessionResize
 from bai_services.core.sessions.resolved_spec import ResolvedSpec
 
-from ..listing import Listing, Named, ValueGroup
+from ..listing import JoinColumns, Listing, ValueGroup
 from ..scheduling.preemption import PreemptionWarning, read_warnings
 from ..tables.accounts import projects, users
 from ..tables.callbacks import session_callbacks
@@ -235,10 +235,10 @@ LISTING = Listing(
         )
     },
     named={
-        "owner": Named(users.c.id, sessions.c.owner_id),
-        "project": Named(projects.c.id, sessions.c.project_id),
+        "owner": JoinColumns(users.c.id, sessions.c.owner_id),
+        "project": JoinColumns(projects.c.id, sessions.c.project_id),
     },
-    related={"agent": Named(kernels.c.session_id, sessions.c.id)},
+    related={"agent": JoinColumns(kernels.c.session_id, sessions.c.id)},
 )
 
 

@@ -54,7 +54,7 @@ export default defineConfig({
   // The manager sets <base>: the UI is built without knowing the hub's base URL.
   base: './',
   plugins: [react(), onlyWoff2(), bundled.main, precompress()],
-  // Workers load KaTeX only for formulas, which needs modules.
+  // Workers import KaTeX only if a text has formulas; dynamic imports need the module format.
   worker: { format: 'es', plugins: () => [bundled.worker] },
   resolve: {
     alias: {

@@ -97,7 +97,7 @@ def test_tasks_of_fasttrack_are_converted() -> None:
         (("type: custom", "type: deployment"), "line 14: task fetch code is of type deployment"),
         (("params: []", "params: [{name: a}]"), "line 10: params cannot be converted"),
         (("module_uri: ''", "module_uri: git"), "has a module"),
-        (("[fetch code]", "[other]"), "needs 'other', not a task"),
+        (("[fetch code]", "[other]"), "needs 'other', which is not a task"),
         (("multi-node", "star"), "cluster_mode 'star'"),
         (("name: tune", "name: tune\n    name: x"), "twice"),
         (("tasks:", "jobs:"), "tasks must be a list"),

@@ -53,7 +53,7 @@ class GroupQueue:
         self.selection = Selection()
         # Shapes of the sessions with a plan (one session each); not in ``selection``.
         self.planned: dict[str, Shape] = {}
-        # Sessions with a plan whose amounts ``shares`` counts for their users, as if they ran.
+        # Sessions with a plan that ``shares`` counts as running: their users get less of the rest.
         self.promised: set[str] = set()
         # Sessions excluded from passes. Deferred: their start time has not come. Blocked: their
         # account, keypair, project or domain is inactive, or a dependency is unmet.

@@ -251,7 +251,7 @@ def count_releases_until_fit(future: Placer, shape: int, releases: Sequence[Rele
 def _bisect(future: Placer, shape: int, releases: Sequence[Release], low: int, high: int) -> int:
     """Return the least number of releases with which a request fits, and apply exactly these.
 
-    ``low`` releases do not suffice. ``high`` releases suffice, and are applied at the call.
+    ``low`` releases do not suffice. ``high`` releases suffice, and the caller has applied them.
     """
     given = high
     while high - low > 1:

@@ -84,8 +84,8 @@ def choose_agents_for_parts(
     """Return the agents on which a reservation books ``resources`` each.
 
     ``ended_in_time``: by agent, the placements of the sessions that end before the period. Agents
-    that certainly have the resources at the start are preferred, then agents with the fewest
-    devices that remain free beside the bookings.
+    that certainly have the resources at the start are preferred, then agents with the least free
+    device capacity beside the bookings.
 
     Raises
     ------
@@ -193,9 +193,9 @@ def _with_parts(
 ) -> AgentState:
     """Return the state ``later`` of an agent after the placement of booked amounts.
 
-    Preferred are the ``withheld`` thousandths of each device, which are withheld for another time,
-    and devices that are in use in its current state, ``agent``. If the amounts do not fit, as much
-    of each slot is placed as fits.
+    Devices are preferred if a part of them is withheld for another time (``withheld``, in
+    thousandths), or if they are in use in the current state of the agent (``agent``). If the
+    amounts do not fit, each slot is placed as far as possible.
     """
     for slots in booked:
         if slots:

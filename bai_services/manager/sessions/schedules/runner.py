@@ -38,7 +38,7 @@ from .times import last_start, next_start, stop_after
 
 TICK_SECONDS = 5.0
 _CLEANUP_INTERVAL_SECONDS = 3600.0
-# Additional time if a start must first stop the last session.
+# Additional delay that is allowed if the session of the previous run must be stopped first.
 _RESTART_GRACE = timedelta(minutes=10)
 
 
@@ -120,7 +120,7 @@ class ScheduleRunner:
             await finish(RunStatus.SKIPPED, reason=skip.as_json())
 
     async def _create(self, run: DueRun) -> CodedText | None:
-        """Create the session of a run as its owner would; return why it was not created."""
+        """Create the session of a run with its owner's permissions; return why if that fails."""
         schedule = run.schedule
         caller = await self._callers.for_schedule(schedule.owner)
         self._require_writable(caller.role)
@@ -162,7 +162,7 @@ class ScheduleRunner:
 def _new_run(schedule: ScheduleRow, now: datetime) -> NewRun:
     """Return the run for the latest due start.
 
-    Several starts are due only after a time without a manager; earlier starts are dropped.
+    If several starts became due while no manager ran, the earlier ones are dropped.
     """
     fields = fields_of(schedule)
     first = schedule.next_start_at or now
