@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from jupyter_client.session import Session
 from jupyter_core.utils import ensure_async
 
 log = logging.getLogger(__name__)
@@ -112,7 +113,10 @@ class Variables:
         limit = max(seconds - INTERRUPT_SECONDS, 0.5)
         call = f"_bai_dump_variables({str(folder)!r}, {max_bytes}, {limit})"
         code = f"{source}\n{call}\ndel _bai_dump_variables"
-        client = kernel.client()
+        # By default, all clients of a kernel share a session id, so their message ids can be equal.
+        keys = kernel.session
+        session = Session(key=keys.key, signature_scheme=keys.signature_scheme)
+        client = kernel.client(session=session)
         client.start_channels()
         try:
             await _execute(kernel, client, code, limit)
@@ -140,20 +144,30 @@ def _create_folder(folder: Path) -> None:
 
 async def _execute(kernel: Any, client: Any, code: str, seconds: float) -> None:
     """Execute ``code`` in a kernel; interrupt the kernel if it takes longer than ``seconds``."""
-    message = client.execute(code, silent=True, store_history=False, allow_stdin=False)
+
+    def send() -> str:
+        return str(client.execute(code, silent=True, store_history=False, allow_stdin=False))
+
+    message = send()
 
     async def done() -> None:
+        nonlocal message
         while True:
             reply = await ensure_async(client.get_shell_msg(timeout=None))
-            if reply["parent_header"].get("msg_id") == message:
+            if reply["parent_header"].get("msg_id") != message:
+                continue
+            if reply["content"].get("status") != "aborted":
                 return
+            # The execution before it has ended with an error, which aborts all requests that the
+            # kernel had received by then. An interrupt also causes such an error.
+            message = send()
 
     for limit in (seconds, INTERRUPT_SECONDS):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit):
                 await done()
                 return
-        # A busy kernel has not started ``code``: the interrupt ends what it is executing.
+        # A busy kernel has not started ``code``: the interrupt ends its current execution.
         await ensure_async(kernel.interrupt_kernel())
 
 

@@ -14,7 +14,7 @@ from bai_services.core.accounts.roles import Role
 from bai_services.core.audit import AuditEntry, LoggedEntry, OwnerEntry
 from bai_services.core.listing import ListQuery, Page
 
-from .accounts.owner_visibility import is_owner_visible
+from .accounts.visibility import is_owner_visible
 from .database import Database
 from .listing import Listing
 from .tables.accounts import audit_log

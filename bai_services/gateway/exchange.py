@@ -217,30 +217,22 @@ class Exchange:
             self.refuse(refusal)
 
     def _accept(self) -> None:
+        _check_form(self._request)
+        endpoint, token = self._find_endpoint()
+        self.endpoint, self.token = endpoint, token
+        self._occupy(endpoint, token)
+        if self._request.header(b"expect").lower() == b"100-continue":
+            self._client.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        has_body = bool(self._request.content_length) or self._request.is_chunked
+        if endpoint.route.prefix_characters and has_body:
+            self._is_waiting_for_prefix = True
+            self._prefix_arrived()
+            return
+        self._schedule()
+
+    def _find_endpoint(self) -> tuple[Endpoint, Token | None]:
+        """Return the endpoint if it accepts this request, and the token of the request."""
         request = self._request
-        if request.method in (b"CONNECT", b"TRACE"):
-            raise Refusal(
-                HTTPStatus.NOT_IMPLEMENTED,
-                "invalid-request",
-                "the gateway does not serve this method",
-            )
-        if request.is_ambiguous:
-            raise Refusal(
-                HTTPStatus.BAD_REQUEST,
-                "invalid-request",
-                "the headers Host and Authorization must not be repeated",
-            )
-        if request.is_chunked and request.header(b"transfer-encoding").lower() != b"chunked":
-            raise Refusal(
-                HTTPStatus.NOT_IMPLEMENTED, "invalid-request", "the only transfer coding is chunked"
-            )
-        if request.is_websocket and (request.content_length or request.is_chunked):
-            # The replica would read the body as another request.
-            raise Refusal(
-                HTTPStatus.BAD_REQUEST,
-                "invalid-request",
-                "a request for a websocket cannot have a body",
-            )
         name = own_host_name(request.header(b"host"), self._gateway.domain)
         if name is None:
             name, self.target = split_path(request.path, self._gateway.prefix)
@@ -261,9 +253,11 @@ class Exchange:
             self._check_grpc(token)
         if (request.content_length or 0) > endpoint.route.max_body_bytes:
             raise _too_large(endpoint.route.max_body_bytes)
-        self.endpoint, self.token = endpoint, token
-        owner = endpoint.owner
-        gateway = self._gateway
+        return endpoint, token
+
+    def _occupy(self, endpoint: Endpoint, token: Token | None) -> None:
+        """Count the request, then refuse it if it exceeds a limit of the owner or the endpoint."""
+        owner, gateway = endpoint.owner, self._gateway
         limit = owner_limit(
             gateway.max_owner_requests, gateway.max_connections, gateway.running_requests
         )
@@ -278,14 +272,6 @@ class Exchange:
             raise _too_many_bytes()
         if self._received > endpoint.route.max_body_bytes:
             raise _too_large(endpoint.route.max_body_bytes)
-        if request.header(b"expect").lower() == b"100-continue":
-            self._client.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        has_body = bool(request.content_length) or request.is_chunked
-        if endpoint.route.prefix_characters and has_body:
-            self._is_waiting_for_prefix = True
-            self._prefix_arrived()
-            return
-        self._schedule()
 
     def _check_grpc(self, token: Token | None) -> None:
         """Refuse a request for a gRPC server that HAProxy never forwards."""
@@ -748,6 +734,33 @@ def _facts(headers: Headers) -> tuple[int | None, bytes, bool, bool]:
 
 def no_grpc() -> Refusal:
     return Refusal(HTTPStatus.NOT_IMPLEMENTED, "invalid-request", _NO_GRPC)
+
+
+def _check_form(request: Request) -> None:
+    """Refuse requests of a form that the gateway does not forward."""
+    if request.method in (b"CONNECT", b"TRACE"):
+        raise Refusal(
+            HTTPStatus.NOT_IMPLEMENTED,
+            "invalid-request",
+            "the gateway does not serve this method",
+        )
+    if request.is_ambiguous:
+        raise Refusal(
+            HTTPStatus.BAD_REQUEST,
+            "invalid-request",
+            "the headers Host and Authorization must not be repeated",
+        )
+    if request.is_chunked and request.header(b"transfer-encoding").lower() != b"chunked":
+        raise Refusal(
+            HTTPStatus.NOT_IMPLEMENTED, "invalid-request", "the only transfer coding is chunked"
+        )
+    if request.is_websocket and (request.content_length or request.is_chunked):
+        # The replica would read the body as another request.
+        raise Refusal(
+            HTTPStatus.BAD_REQUEST,
+            "invalid-request",
+            "a request for a websocket cannot have a body",
+        )
 
 
 def _nothing_here() -> Refusal:

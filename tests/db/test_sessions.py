@@ -70,7 +70,7 @@ async def test_cluster_session_on_a_lost_agent_is_listed_once(world: World) -> N
     await world.write(sa.update(cluster.agents).values(status="LOST", status_changed_at=NOW))
     (found,) = await LostAgentStore(world.database).sessions()
     assert (found.row.id, found.row.status) == (new.id, Status.SCHEDULED)
-    assert all(kernel.is_lost for kernel in found.kernels)
+    assert [kernel.is_lost for kernel in found.kernels] == [True] * 3
 
 
 async def test_status_info_of_ended_session_is_not_changed(world: World) -> None:

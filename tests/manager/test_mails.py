@@ -185,7 +185,7 @@ async def test_a_secret_is_added_only_at_the_time_of_the_delivery(
         for name in ("nobody", "ann"):
             await manager.mails.add(manager.mails.new("some", f"{name}@example.com", "en"))
         stored = await MailStore(manager.database).due(clock(), 10)
-        assert all("secret" not in str(mail) for mail in stored)
+        assert len(stored) == 2 and "secret" not in str(stored)
         await manager.mails.step()
         assert await queued(manager) == 0
     (mail,) = server.mails

@@ -42,7 +42,8 @@ async def test_tables_are_rebuilt_only_if_the_recent_requests_have_changed(
     groups = (await QueueStore(world.database).snapshot(world.advance())).groups
     await training.step()
     assert not built
-    assert all(group.tables is None for group in training.with_tables(groups).values())
+    trained = training.with_tables(groups)
+    assert trained and all(group.tables is None for group in trained.values())
     row, _ = await world.sessions.enqueue(world.new_session("one", REQUEST), world.advance())
     await training.step()
     await training.step()

@@ -27,7 +27,7 @@ from bai_services.core.errors import AlreadyExists, Conflict, NotFound, QuotaExc
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.sessions.lifecycle import LIVE
 
-from ..accounts.owner_visibility import is_owner_visible
+from ..accounts.visibility import visible_rows
 from ..audit import record
 from ..database import Database
 from ..integrity import require_unused
@@ -261,13 +261,7 @@ async def _find(tx: AsyncConnection, custom_id: str, lock: bool = False) -> Cust
 
 
 def _visible_to(visible: VisibleRows, reader_id: str) -> sa.ColumnElement[bool]:
-    rows: list[sa.ColumnElement[bool]] = []
-    if visible.domain is not None:
-        rows.append(projects.c.domain == visible.domain)
-    if visible.owner_id is not None:
-        rows.append(custom_images.c.owner_id == visible.owner_id)
-    if visible.hidden_roles:
-        rows.append(is_owner_visible(custom_images.c.owner_id, visible.hidden_roles))
+    rows = visible_rows(visible, domain=projects.c.domain, owner_id=custom_images.c.owner_id)
     is_shared = (custom_images.c.visibility == Visibility.PUBLIC) | (
         (custom_images.c.visibility == Visibility.PROJECT)
         & sa.exists().where(

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.accounts.roles import Role
 from bai_services.core.folders.vfolders import FolderRelation, VfolderStatus
 
-from ..accounts.owner_visibility import is_owner_visible
+from ..accounts.visibility import is_owner_visible
 from ..listing import Listing
 from ..records import records
 from ..tables.accounts import memberships, projects, users

@@ -13,7 +13,7 @@ from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.imports.lifecycle import ImportStatus
 from bai_services.core.imports.sources import SourceKind
 
-from ..accounts.owner_visibility import is_owner_visible
+from ..accounts.visibility import visible_rows
 from ..database import Database
 from ..listing import Listing
 from ..tables.accounts import users
@@ -78,14 +78,9 @@ _LISTING = Listing(
 
 
 def _visible(visible: Visibility) -> sa.Select[Any]:
-    rows = _ROWS
-    if visible.domain is not None:
-        rows = rows.where(users.c.domain == visible.domain)
-    if visible.owner_id is not None:
-        rows = rows.where(folder_imports.c.owner_id == visible.owner_id)
-    if visible.hidden_roles:
-        rows = rows.where(is_owner_visible(folder_imports.c.owner_id, visible.hidden_roles))
-    return rows
+    return _ROWS.where(
+        *visible_rows(visible, domain=users.c.domain, owner_id=folder_imports.c.owner_id)
+    )
 
 
 class FolderImportStore(ImportStore[FolderImportRow]):

@@ -13,7 +13,7 @@ from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.imports.lifecycle import ImportStatus
 from bai_services.core.models.imports import SourceKind
 
-from ..accounts.owner_visibility import is_owner_visible
+from ..accounts.visibility import visible_rows
 from ..database import Database
 from ..imports.store import ImportStore
 from ..listing import Listing
@@ -85,14 +85,9 @@ _LISTING = Listing(
 
 
 def _visible(visible: Visibility) -> sa.Select[Any]:
-    rows = _ROWS
-    if visible.domain is not None:
-        rows = rows.where(projects.c.domain == visible.domain)
-    if visible.owner_id is not None:
-        rows = rows.where(model_imports.c.owner_id == visible.owner_id)
-    if visible.hidden_roles:
-        rows = rows.where(is_owner_visible(model_imports.c.owner_id, visible.hidden_roles))
-    return rows
+    return _ROWS.where(
+        *visible_rows(visible, domain=projects.c.domain, owner_id=model_imports.c.owner_id)
+    )
 
 
 class ModelImportStore(ImportStore[ImportRow]):

@@ -22,8 +22,8 @@ from bai_services.core.pipelines.records import (
 )
 from bai_services.core.pipelines.states import RUN_ENDED, RunStatus
 
-from ..accounts.owner_visibility import is_owner_visible
 from ..accounts.user_domains import lock_active
+from ..accounts.visibility import visible_rows
 from ..audit import record
 from ..database import Database
 from ..integrity import delete_unused, raise_on_violation, update_version
@@ -144,7 +144,7 @@ class PipelineReader:
 
     def condition(self, owner_id: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         """Return the condition for rows of a user; ``owner_id`` is the column with its id."""
-        return visible_rows(self.visible, owner_id) | self.is_of_project()
+        return is_visible(self.visible, owner_id) | self.is_of_project()
 
     def is_of_project(self) -> sa.ColumnElement[bool]:
         """Return the condition that a pipeline belongs to a project of the caller."""
@@ -289,14 +289,10 @@ async def _add_version(
     )
 
 
-def visible_rows(visible: Visibility, owner_id: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+def is_visible(visible: Visibility, owner_id: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
     """Return the condition for visible rows of a select with the projects of pipelines."""
-    condition = is_owner_visible(owner_id, visible.hidden_roles)
-    if visible.domain is not None:
-        condition &= projects.c.domain == visible.domain
-    if visible.owner_id is not None:
-        condition &= owner_id == visible.owner_id
-    return condition
+    rows = visible_rows(visible, domain=projects.c.domain, owner_id=owner_id)
+    return sa.and_(sa.true(), *rows)
 
 
 def _row(

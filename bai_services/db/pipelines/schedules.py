@@ -22,7 +22,7 @@ from ..integrity import raise_on_violation, update_version
 from ..records import first_record, records
 from ..tables.pipelines import pipeline_schedules
 from .attached import insert_with_limit, listing_with_pipeline, name_taken, select_with_pipeline
-from .definitions import visible_rows
+from .definitions import is_visible
 
 # Maximum number of due schedules that one step reads; the next step reads the others.
 BATCH = 100
@@ -79,7 +79,7 @@ class PipelineScheduleStore:
 
     async def page(self, query: ListQuery, visible: Visibility) -> Page[PipelineScheduleRow]:
         async with self._db.read() as tx:
-            rows = _ROWS.where(visible_rows(visible, pipeline_schedules.c.owner_id))
+            rows = _ROWS.where(is_visible(visible, pipeline_schedules.c.owner_id))
             return await _LISTING.page(tx, rows, query, _row)
 
     async def find(self, key: str, visible: Visibility) -> PipelineScheduleRow:
@@ -90,8 +90,8 @@ class PipelineScheduleStore:
         NotFound
             If no visible schedule has that id.
         """
-        is_visible = visible_rows(visible, pipeline_schedules.c.owner_id)
-        rows = _ROWS.where(is_visible, pipeline_schedules.c.id == key)
+        condition = is_visible(visible, pipeline_schedules.c.owner_id)
+        rows = _ROWS.where(condition, pipeline_schedules.c.id == key)
         async with self._db.read() as tx:
             found = first_record(_row, await tx.execute(rows))
         if found is None:

@@ -21,7 +21,7 @@ from ..integrity import raise_on_violation
 from ..records import records
 from ..tables.accounts import projects, users
 from ..tables.pipelines import pipeline_templates
-from .definitions import PipelineReader, visible_rows
+from .definitions import PipelineReader, is_visible
 
 # Maximum number of templates that a caller sees.
 MAX_SHOWN = 1000
@@ -74,8 +74,8 @@ class PipelineTemplateStore:
         in_project = templates.owner_id.is_(None) & templates.project_id.in_(
             sorted(reader.project_ids)
         )
-        is_visible = visible_rows(reader.visible, templates.owner_id) | in_project
-        rows = _ROWS.where(is_visible).order_by(templates.name, templates.id).limit(MAX_SHOWN)
+        condition = is_visible(reader.visible, templates.owner_id) | in_project
+        rows = _ROWS.where(condition).order_by(templates.name, templates.id).limit(MAX_SHOWN)
         async with self._db.read() as tx:
             return records(_row, await tx.execute(rows))
 

@@ -35,7 +35,7 @@ from ..tables.pipelines import (
     pipelines,
 )
 from .attached import insert_with_limit, listing_with_pipeline, select_with_pipeline
-from .definitions import PipelineReader, visible_rows
+from .definitions import PipelineReader, is_visible
 
 # Maximum number of ended runs that one step reads; the next step reads the others.
 BATCH = 100
@@ -114,7 +114,7 @@ class PipelineTriggerStore:
 
     async def page(self, query: ListQuery, visible: Visibility) -> Page[PipelineTriggerRow]:
         async with self._db.read() as tx:
-            rows = _ROWS.where(visible_rows(visible, pipeline_triggers.c.owner_id))
+            rows = _ROWS.where(is_visible(visible, pipeline_triggers.c.owner_id))
             return await _LISTING.page(tx, rows, query, _row)
 
     async def find(self, key: str, visible: Visibility) -> PipelineTriggerRow:
@@ -125,8 +125,8 @@ class PipelineTriggerStore:
         NotFound
             If no visible trigger has that id.
         """
-        is_visible = visible_rows(visible, pipeline_triggers.c.owner_id)
-        rows = _ROWS.where(is_visible, pipeline_triggers.c.id == key)
+        condition = is_visible(visible, pipeline_triggers.c.owner_id)
+        rows = _ROWS.where(condition, pipeline_triggers.c.id == key)
         async with self._db.read() as tx:
             found = first_record(_row, await tx.execute(rows))
         if found is None:

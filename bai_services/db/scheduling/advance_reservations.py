@@ -300,6 +300,26 @@ def _is_open(now: datetime) -> sa.ColumnElement[bool]:
 
 async def _book(tx: AsyncConnection, values: Mapping[str, Any]) -> tuple[str, ...]:
     """Check the quotas of a reservation and choose its agents."""
+    charged = await _check_bookings(tx, values)
+    # The message of an error names only reservations that members of the project may see.
+    bookings = [
+        Booking(
+            frozenset(r.agents),
+            r.starts_at,
+            r.ends_at,
+            r.name if r.project_id == values["project_id"] else "",
+            ResourceSlots() if r.whole_machines else r.resources,
+        )
+        for r in charged
+        if r.resource_group == values["resource_group"]
+    ]
+    return await _choose_agents(tx, values, bookings)
+
+
+async def _check_bookings(tx: AsyncConnection, values: Mapping[str, Any]) -> Sequence[sa.Row[Any]]:
+    """Check the quotas; return the approved reservations of the domain or resource group that
+    overlap with the new one.
+    """
     group, period = values["resource_group"], (values["starts_at"], values["ends_at"])
     domain = await tx.scalar(
         sa.select(projects.c.domain).where(projects.c.id == values["project_id"])
@@ -321,8 +341,6 @@ async def _book(tx: AsyncConnection, values: Mapping[str, Any]) -> tuple[str, ..
             )
         )
     ).all()
-    rows = [row for row in charged if row.resource_group == group]
-    of_project = [row for row in charged if row.project_id == values["project_id"]]
     new = _times(values["resources"], values["nodes"])
     await _check_quotas(
         tx,
@@ -330,22 +348,22 @@ async def _book(tx: AsyncConnection, values: Mapping[str, Any]) -> tuple[str, ..
             Scope(ScopeKind.DOMAIN, domain or ""): _total(
                 new, (row for row in charged if row.domain == domain)
             ),
-            Scope(ScopeKind.PROJECT, values["project_id"]): _total(new, of_project),
-            Scope(ScopeKind.RESOURCE_GROUP, group): _total(new, rows),
+            Scope(ScopeKind.PROJECT, values["project_id"]): _total(
+                new, (row for row in charged if row.project_id == values["project_id"])
+            ),
+            Scope(ScopeKind.RESOURCE_GROUP, group): _total(
+                new, (row for row in charged if row.resource_group == group)
+            ),
         },
     )
-    # The message of an error names only reservations that members of the project may see.
-    named = {row.id: row.name for row in of_project}
-    bookings = [
-        Booking(
-            frozenset(r.agents),
-            r.starts_at,
-            r.ends_at,
-            named.get(r.id, ""),
-            ResourceSlots() if r.whole_machines else r.resources,
-        )
-        for r in rows
-    ]
+    return charged
+
+
+async def _choose_agents(
+    tx: AsyncConnection, values: Mapping[str, Any], bookings: Sequence[Booking]
+) -> tuple[str, ...]:
+    """Return the agents of a reservation beside other bookings and running sessions."""
+    group, period = values["resource_group"], (values["starts_at"], values["ends_at"])
     agents = await read_agents(tx, [group])
     running = await read_running(tx, await _sessions_of(tx, group))
     if not values["whole_machines"]:

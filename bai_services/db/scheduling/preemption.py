@@ -27,7 +27,7 @@ from bai_services.core.scheduling.preemption.records import (
 from bai_services.core.scheduling.preemption.rules import Rule
 from bai_services.core.sessions.lifecycle import Status
 
-from ..accounts.owner_visibility import is_owner_visible
+from ..accounts.visibility import is_owner_visible
 from ..audit import record
 from ..database import Database
 from ..listing import Listing

@@ -37,7 +37,7 @@ from ..tables.serving import (
 from ..tables.sessions import kernels, sessions
 from .names import take_name
 from .routes_version import bump_routes
-from .rows import EndpointRow, endpoint_row, no_endpoint, visible_rows
+from .rows import EndpointRow, endpoint_row, no_endpoint, visible_endpoints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class EndpointStore:
 
     async def page(self, query: ListQuery, visible: Visibility) -> Page[EndpointRow]:
         async with self._db.read() as tx:
-            return await _LISTING.page(tx, visible_rows(visible), query, endpoint_row)
+            return await _LISTING.page(tx, visible_endpoints(visible), query, endpoint_row)
 
     async def find(self, key: str, visible: Visibility) -> EndpointRow:
         """Return the visible endpoint with the id or the name ``key``.
@@ -112,7 +112,9 @@ class EndpointStore:
         NotFound
             If no visible endpoint matches.
         """
-        matching = visible_rows(visible).where((endpoints.c.id == key) | (endpoints.c.name == key))
+        matching = visible_endpoints(visible).where(
+            (endpoints.c.id == key) | (endpoints.c.name == key)
+        )
         async with self._db.read() as tx:
             # A name can look like an id.
             first = matching.order_by(endpoints.c.id != key).limit(1)
@@ -387,7 +389,7 @@ async def _check_count(tx: AsyncConnection, owner_id: str) -> None:
 
 
 async def _one(tx: AsyncConnection, key: str) -> EndpointRow:
-    rows = visible_rows(Visibility()).where(endpoints.c.id == key)
+    rows = visible_endpoints(Visibility()).where(endpoints.c.id == key)
     found = first_record(endpoint_row, await tx.execute(rows))
     if found is None:
         raise no_endpoint(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.errors import NotFound
 from bai_services.core.serving.rollout import Outcome, Phase
 
-from ..accounts.owner_visibility import is_owner_visible
+from ..accounts.visibility import visible_rows
 from ..tables.accounts import domains, projects, users
 from ..tables.serving import endpoint_replicas, endpoint_revisions, endpoints
 
@@ -135,17 +135,16 @@ def endpoint_row(*, owner_role: str, is_owner_active: bool, **columns: Any) -> E
     )
 
 
-def visible_rows(visible: Visibility) -> sa.Select[Any]:
+def visible_endpoints(visible: Visibility) -> sa.Select[Any]:
     """Return the query of the visible endpoints. Endpoints of ``visible.owner_id`` are visible even
     if this user has left their project.
     """
-    conditions: list[sa.ColumnElement[bool]] = []
-    if visible.domain is not None:
-        conditions.append(projects.c.domain == visible.domain)
-    if visible.project_ids is not None:
-        conditions.append(endpoints.c.project_id.in_(sorted(visible.project_ids)))
-    if visible.hidden_roles:
-        conditions.append(is_owner_visible(endpoints.c.owner_id, visible.hidden_roles))
+    conditions = visible_rows(
+        replace(visible, owner_id=None),
+        domain=projects.c.domain,
+        owner_id=endpoints.c.owner_id,
+        project_id=endpoints.c.project_id,
+    )
     if not conditions:
         return ROWS
     others = sa.and_(*conditions)

@@ -27,8 +27,8 @@ from bai_services.core.sessions.logs import AttemptLog
 from bai_services.core.sessions.records import StatusChange
 from bai_services.core.sessions.suspensions import Phase
 
-from ..accounts.owner_visibility import is_owner_visible
 from ..accounts.user_domains import lock_active_in
+from ..accounts.visibility import visible_rows
 from ..audit import record
 from ..database import Database
 from ..scheduling.caps import CHUNK
@@ -57,16 +57,8 @@ AuditOf = Callable[[Sequence[NewSession]], AuditEntry]
 
 def visible_to(visible: Visibility) -> list[sa.ColumnElement[bool]]:
     """Return the conditions that restrict a select to the sessions that a caller may see."""
-    conditions: list[sa.ColumnElement[bool]] = []
-    if visible.domain is not None:
-        conditions.append(sessions.c.domain == visible.domain)
-    if visible.project_ids is not None:
-        conditions.append(sessions.c.project_id.in_(sorted(visible.project_ids)))
-    if visible.owner_id is not None:
-        conditions.append(sessions.c.owner_id == visible.owner_id)
-    if visible.hidden_roles:
-        conditions.append(is_owner_visible(sessions.c.owner_id, visible.hidden_roles))
-    return conditions
+    c = sessions.c
+    return visible_rows(visible, domain=c.domain, owner_id=c.owner_id, project_id=c.project_id)
 
 
 class SessionStore:

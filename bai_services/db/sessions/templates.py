@@ -15,8 +15,8 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
 
-from ..accounts.owner_visibility import is_owner_visible
 from ..accounts.user_domains import lock_domain_of
+from ..accounts.visibility import is_owner_visible
 from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation

@@ -154,11 +154,23 @@ def _defaults(settings: Settings) -> str:
 
 
 def _frontend(settings: Settings, folder: Path, listening: int) -> str:
-    prefix = settings.prefix
-    trusted, pools = map_file(folder, "trusted"), map_file(folder, "pools")
     lines = [
         f"bind fd@{listening}",
         "unique-id-format %[var(txn.secret)]",
+        *_request_variables(settings, folder),
+        *_request_conditions(),
+        *_backend_choice(),
+    ]
+    for line in SAFETY.decode().strip().split("\r\n"):
+        name, value = line.split(": ", 1)
+        lines.append(f'http-response set-header {name} "{value}"')
+    return _section("frontend clients from base", lines)
+
+
+def _request_variables(settings: Settings, folder: Path) -> list[str]:
+    """Return the rules that set variables from a request and from the maps."""
+    trusted, pools = map_file(folder, "trusted"), map_file(folder, "pools")
+    return [
         _set("client src"),
         _set(f"peer src,map_ip({trusted})"),
         _set(
@@ -166,7 +178,7 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
             "{ req.fhdr(x-forwarded-for) -m found }"
         ),
         _set(f"proxy var(txn.client),map_ip({trusted})"),
-        *_names(settings.domain, prefix),
+        *_names(settings.domain, settings.prefix),
         _set("digest http_auth_bearer,sha2(256),hex"),
         # 8 hex digits for IPv4, 32 for IPv6.
         _set("digits var(txn.client),hex,length"),
@@ -194,6 +206,12 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         _set("max_queue var(txn.limits),field(1,/)"),
         _set("request_ms var(txn.limits),field(2,/)"),
         _set("max_body var(txn.limits),field(3,/)"),
+    ]
+
+
+def _request_conditions() -> list[str]:
+    """Return the named conditions for `_backend_choice`."""
+    return [
         "acl has_pool var(txn.limits) -m found",
         "acl has_token var(txn.token) -m found",
         f"acl is_undecided var(txn.token) -m str {UNDECIDED}",
@@ -223,6 +241,15 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         "acl has_grpc_pool var(txn.pool) -m end _grpc",
         "acl has_no_end var(txn.expires) -m str 0",
         "acl is_valid var(txn.expires),sub(txn.now) gt 0",
+    ]
+
+
+def _backend_choice() -> list[str]:
+    """Return the rules that choose a backend: the first rule whose condition holds applies.
+
+    The gateway's process gets the requests that HAProxy must not forward to a replica itself.
+    """
+    return [
         "use_backend gateway_closing if HTTP_1.0",
         "use_backend gateway if !has_pool or !has_token or is_undecided or is_proxy or is_unusual",
         # In HTTP/2, HAProxy builds the URL from path and host name.
@@ -244,10 +271,6 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         "use_backend %[var(txn.pool)]",
         "default_backend gateway",
     ]
-    for line in SAFETY.decode().strip().split("\r\n"):
-        name, value = line.split(": ", 1)
-        lines.append(f'http-response set-header {name} "{value}"')
-    return _section("frontend clients from base", lines)
 
 
 def _owner_rules(settings: Settings, folder: Path) -> list[str]:

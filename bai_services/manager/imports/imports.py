@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bai_services.core.accounts.roles import Caller, Owner, Role, Target
+from bai_services.core.accounts.roles import Caller, Owner, Target
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, BaiError, InvalidRequest, NotFound
 from bai_services.core.folders.vfolders import check_name
@@ -30,6 +30,7 @@ from ..accounts.keypair_secrets import KeypairSecrets
 from ..context import ManagerContext
 from ..folders.files import Files
 from ..folders.vfolders import VFolders
+from .source_queries import check_filters, source_for
 
 # Maximum number of attempts to find an unused name for a new folder.
 MAX_NAMES = 20
@@ -63,10 +64,7 @@ class FolderImports:
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[FolderImport]:
         visible = authorizer.visibility(caller, "folder-import.read")
-        if caller.role is Role.MONITOR and any(
-            name.partition("__")[0] == "source" for name in query.filters
-        ):
-            raise InvalidRequest("monitors cannot filter by the source", field="source")
+        check_filters(caller, query)
         page = await self._store.page(query, visible)
         return page.with_items([_record(row, caller) for row in page.items])
 
@@ -226,9 +224,7 @@ def _directory(spec: Mapping[str, Any]) -> str:
 
 def _record(row: FolderImportRow, caller: Caller) -> FolderImport:
     values = fields_of(row)
-    if caller.role is Role.MONITOR:
-        # The query of a URL may contain a signature that gives access to the file.
-        values["source"] = row.source.partition("?")[0]
+    values["source"] = source_for(caller, row.source)
     for name in ("owner_role", "token"):
         del values[name]
     folder_id = values.pop("vfolder_id")

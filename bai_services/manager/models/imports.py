@@ -25,6 +25,7 @@ from ..accounts import authorizer
 from ..accounts.projects import Projects
 from ..context import ManagerContext
 from ..folders.vfolders import VFolders
+from ..imports.source_queries import check_filters, source_for
 
 
 class Imports:
@@ -53,10 +54,7 @@ class Imports:
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[ModelImport]:
         visible = authorizer.visibility(caller, "model-import.read")
-        if caller.role is Role.MONITOR and any(
-            name.partition("__")[0] == "source" for name in query.filters
-        ):
-            raise InvalidRequest("monitors cannot filter by the source", field="source")
+        check_filters(caller, query)
         page = await self._store.page(query, visible)
         return page.with_items([_record(row, caller) for row in page.items])
 
@@ -259,9 +257,7 @@ def _target(row: ImportRow) -> Target:
 
 def _record(row: ImportRow, caller: Caller) -> ModelImport:
     values = fields_of(row)
-    if caller.role is Role.MONITOR:
-        # The query of a URL may contain a signature that gives access to the file.
-        values["source"] = row.source.partition("?")[0]
+    values["source"] = source_for(caller, row.source)
     for name in ("owner_role", "sha256"):
         del values[name]
     folder_id = values.pop("vfolder_id")

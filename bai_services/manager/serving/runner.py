@@ -36,6 +36,7 @@ from bai_services.core.serving.rollout import (
     LIVE_PHASES,
     Outcome,
     Phase,
+    Plan,
     ReplicaState,
     RolloutRules,
     Situation,
@@ -207,7 +208,24 @@ class EndpointRunner:
             self.wake()
 
     async def _advance(self, state: EndpointState, gateways: set[str], now: datetime) -> None:
-        row, replicas, has_failed = state.row, [], False
+        row = state.row
+        replicas = await self._observe_all(state, gateways, now)
+        if replicas is None:
+            # The next step reads the failures.
+            self.wake()
+            return
+        if row.is_deleting and not replicas:
+            await self._store.delete_endpoint(row.id)
+            self._changed()
+            return
+        situation = await self._situation(row, replicas, now)
+        await self._execute(row, situation, plan(situation), now)
+
+    async def _observe_all(
+        self, state: EndpointState, gateways: set[str], now: datetime
+    ) -> list[ReplicaState] | None:
+        """Return the replicas that have not ended; None if a replica has just failed."""
+        replicas, has_failed = [], False
         discarded: list[str] = []
         for replica in state.replicas:
             if has_failed and replica.phase is Phase.STARTING and replica.status is None:
@@ -219,19 +237,16 @@ class EndpointRunner:
             if phase is not Phase.ENDED:
                 replicas.append(ReplicaState(replica.id, replica.revision_id, phase))
         await self._store.discard(discarded)
-        if has_failed:
-            # The next step reads the failures.
-            self.wake()
-            return
-        if row.is_deleting and not replicas:
-            await self._store.delete_endpoint(row.id)
-            self._changed()
-            return
+        return None if has_failed else replicas
+
+    async def _situation(
+        self, row: EndpointRow, replicas: list[ReplicaState], now: datetime
+    ) -> Situation:
         live = [each.id for each in replicas if each.phase in LIVE_PHASES]
         if len(live) > row.replicas:
             kernels = await self._store.agent_kernels(live)
             replicas = [replace(each, agent_kernels=kernels.get(each.id, 0)) for each in replicas]
-        situation = Situation(
+        return Situation(
             desired=row.replicas,
             active=row.active_revision_id,
             target=row.target_revision_id,
@@ -247,7 +262,11 @@ class EndpointRunner:
             may_create=_may_create(row, now),
             may_restore=self._may_restore(row, now),
         )
-        steps = plan(situation)
+
+    async def _execute(
+        self, row: EndpointRow, situation: Situation, steps: Plan, now: datetime
+    ) -> None:
+        """Store the steps; sessions are created and stopped when the replicas are observed."""
         if steps.outcome is not None or dict(steps.weights) != row.weights:
             reason = None
             if steps.outcome in (Outcome.FAILED, Outcome.ROLLED_BACK):

@@ -10,7 +10,7 @@ import pytest
 
 from bai_services.api.routes import ROUTES
 from bai_services.client import Client
-from bai_services.core.errors import Forbidden
+from bai_services.core.errors import Forbidden, NotFound
 from bai_services.core.folders.storage_hosts import PERMISSIONS
 from tests.testbed.manager import Api
 
@@ -146,7 +146,7 @@ async def test_user_is_invited_by_email_address_in_any_case(api: Api) -> None:
     assert made["invitee"] == "user2"
     await guest.post(f"/vfolder-invitations/{made['id']}/accept")
     assert (await guest.get("/vfolders/data"))["permission"] == "rw"
-    with pytest.raises(Exception, match="nobody@example.com"):
+    with pytest.raises(NotFound, match="nobody@example.com"):
         await user.post("/vfolders/data/invitations", {"user": "nobody@example.com"})
 
 

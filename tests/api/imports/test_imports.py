@@ -316,3 +316,13 @@ async def test_private_addresses_are_refused_before_a_folder_exists(api: Api, us
         with pytest.raises(InvalidRequest):
             await user.post("/folder-imports", body)
     assert (await user.get("/vfolders"))["items"] == []
+
+
+async def test_monitors_do_not_see_the_signature_of_a_url(api: Api, user: Client) -> None:
+    url = "https://example.org/a.zip"
+    made = await user.post("/folder-imports", {"repo": f"{url}?signature=secret"})
+    monitor = await api.client("monitor")
+    assert made["source"] == f"{url}?signature=secret"
+    assert (await monitor.get(f"/folder-imports/{made['id']}"))["source"] == url
+    with pytest.raises(InvalidRequest, match="monitors"):
+        await monitor.get("/folder-imports", source__contains="signature=s")

@@ -40,7 +40,9 @@ async def test_built_in_templates_can_be_read_and_used(api: Api) -> None:
 
 
 def test_descriptions_of_built_in_templates_are_short_sentences() -> None:
-    for each in built_in_templates():
+    templates = built_in_templates()
+    assert templates
+    for each in templates:
         assert parse_pipeline(each.definition).description == each.description
         assert 0 < len(each.description) < 160
         assert each.description.endswith(".")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bai_services.client import Client
-from bai_services.core.errors import Forbidden, InvalidRequest, NotFound, QuotaExceeded
+from bai_services.core.errors import BaiError, Forbidden, InvalidRequest, NotFound, QuotaExceeded
 from bai_services.core.serving.records import MAX_LIVE_TRIALS, TRIALS_KEPT_FOR
 from bai_services.core.sessions.lifecycle import Event
 from bai_services.db.serving.trials import TrialStore
@@ -115,7 +115,7 @@ async def test_killed_manager_leaves_no_trial(api: Api, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patched:
         patched.setattr(manager.sessions.sessions, "create", killed)
-        with pytest.raises(Exception, match="internal"):
+        with pytest.raises(BaiError, match="internal"):
             await user.post("/endpoint-trials", {"settings": SETTINGS})
     (row,) = await TrialStore(manager.database).live()
     assert (await step(api, user, row.id))["is_healthy"] is None

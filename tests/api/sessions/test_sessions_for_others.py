@@ -53,7 +53,7 @@ async def test_session_belongs_to_the_owner_and_is_audited_on_behalf_of_the_owne
     # Later actions of the administrator are not on behalf of the owner.
     await client.delete(f"/sessions/{session['id']}")
     stopped = (await admin.get("/audit-log", action="session.stop"))["items"]
-    assert all(e["on_behalf_of"] == "" for e in stopped)
+    assert [e["on_behalf_of"] for e in stopped] == [""]
 
 
 async def test_an_own_session_is_not_on_behalf_of_anyone(api: Api, agent: FakeAgent) -> None:

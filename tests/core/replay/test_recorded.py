@@ -338,6 +338,7 @@ def test_names_of_other_domains_are_hidden() -> None:
 def test_empty_record_can_be_compared() -> None:
     result = compared(record(agents=[]))
     assert result.sessions == 0
+    assert result.reports
     assert all(report.wait_seconds.max == 0 for report in result.reports)
 
 

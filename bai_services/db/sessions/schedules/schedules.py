@@ -22,7 +22,7 @@ from bai_services.core.sessions.schedules.records import (
     ScheduleRun,
 )
 
-from ...accounts.owner_visibility import is_owner_visible
+from ...accounts.visibility import visible_rows
 from ...audit import record
 from ...database import Database
 from ...integrity import raise_on_violation, update_version
@@ -223,14 +223,9 @@ def _run(*, reason: Mapping[str, Any] | None, status: str, id: str, **columns: A
 
 
 def _visible_to(visible: Visibility) -> sa.Select[Any]:
-    rows = ROWS
-    if visible.domain is not None:
-        rows = rows.where(users.c.domain == visible.domain)
-    if visible.owner_id is not None:
-        rows = rows.where(session_schedules.c.owner_id == visible.owner_id)
-    if visible.hidden_roles:
-        rows = rows.where(is_owner_visible(session_schedules.c.owner_id, visible.hidden_roles))
-    return rows
+    return ROWS.where(
+        *visible_rows(visible, domain=users.c.domain, owner_id=session_schedules.c.owner_id)
+    )
 
 
 async def _check_count(tx: AsyncConnection, owner_id: str) -> None:

@@ -15,6 +15,7 @@ from bai_services.core.cluster.image_labels import check_preopen_ports
 from bai_services.core.errors import BaiError, Forbidden, InvalidRequest, NotFound
 from bai_services.core.folders.mounts import MountRequest, ResolvedMount
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.advance_reservations import AdvanceReservation
 from bai_services.core.sessions.batch import BATCH_FIELDS, check_batch
 from bai_services.core.sessions.callbacks import AllowedTargets, check_url
 from bai_services.core.sessions.launch_plan import Mount
@@ -222,15 +223,7 @@ class Requests:
         options = placement_options(caller, project, owner, request)
         starts_at = batch.starts_at
         if request.reservation:
-            reserved = await self._reservations.usable(
-                request.reservation, project.id, owner.id, self._clock()
-            )
-            if reserved.resource_group != group.name:
-                raise InvalidRequest(
-                    f"the reservation {reserved.name} is in resource group "
-                    f"{reserved.resource_group}, not in {group.name}",
-                    field="reservation",
-                )
+            reserved = await self._reserved(request.reservation, project.id, owner.id, group.name)
             options["reservation"] = reserved.id
             starts_at = max(starts_at or reserved.starts_at, reserved.starts_at)
         scopes = (project.domain, project.id, owner.id, access_key)
@@ -286,6 +279,19 @@ class Requests:
             sub_kernel_ids=tuple(str(uuid.uuid4()) for _ in range(1, request.cluster_size)),
             trace=session_spans.new_trace(),
         )
+
+    async def _reserved(
+        self, reservation: str, project_id: str, owner_id: str, group: str
+    ) -> AdvanceReservation:
+        """Return a reservation in which a session of the project may run."""
+        reserved = await self._reservations.usable(reservation, project_id, owner_id, self._clock())
+        if reserved.resource_group != group:
+            raise InvalidRequest(
+                f"the reservation {reserved.name} is in resource group {reserved.resource_group}, "
+                f"not in {group}",
+                field="reservation",
+            )
+        return reserved
 
     def _environ(self, request: SessionSpec, image: ImageFacts) -> dict[str, str]:
         """Return the environment to store, with secret values encrypted."""
