@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bai_services.agent.app import AgentApp, DockerSettings
+from bai_services.agent.app import AgentApp
+from bai_services.agent.docker.settings import DockerSettings
 from bai_services.core.errors import InvalidRequest
 
 

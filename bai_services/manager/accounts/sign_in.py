@@ -1,14 +1,10 @@
-"""Sign in by password or one-time code, and provide account data to the Hub."""
+"""Sign in with a password or the code of a browser, and provide account data to the Hub."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import hmac
 import math
-import secrets
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from typing import NoReturn
 
 from bai_services.core.accounts.one_time_codes import (
@@ -48,13 +44,9 @@ from .callers import Refusal, refusal
 from .lockouts import Attempt, Lockouts, canonical, network_of
 from .one_time_codes import CheckedFactor, OneTimeCodes
 from .passwords import PasswordHashes
+from .sign_in_codes import SignInCodes
 from .sign_outs import TokenRevocations
 
-CODE_LIFETIME = timedelta(minutes=2)
-MAX_PENDING_CODES = 1000
-# A code above this limit replaces the user's oldest code, so one user cannot displace the codes of
-# others.
-MAX_PENDING_CODES_PER_USER = 10
 MAX_NAME_CHARACTERS = 128
 _WRONG_CODE = "the code is wrong, used or expired; run bai login again"
 _WRONG_CREDENTIALS = "the name or the password is wrong"
@@ -72,16 +64,8 @@ class _Accepted:
     factor: CheckedFactor
 
 
-@dataclass(frozen=True, slots=True)
-class _Code:
-    username: str
-    challenge: str
-    token: str
-    expires_at: datetime
-
-
 class SignIns:
-    """Checks passwords; issues Hub tokens to the CLI for a password or a one-time code."""
+    """Checks passwords; issues Hub tokens to the CLI for a password or the code of a browser."""
 
     def __init__(
         self,
@@ -111,9 +95,8 @@ class SignIns:
         self._metrics = metrics
         self._token_seconds = token_seconds
         self._max_password_age_days = max_password_age_days
-        # In memory only: after a restart, the user must start the browser sign-in again.
-        self._codes: dict[str, _Code] = {}
-        revocations.listen(self._discard_codes)
+        self._codes = SignInCodes(context.clock)
+        revocations.listen(self._codes.discard)
 
     async def verify(
         self,
@@ -286,43 +269,20 @@ class SignIns:
             account.password_changed_at, self._max_password_age_days, self._clock()
         )
 
-    def _discard_codes(self, username: str) -> None:
-        self._codes = {k: c for k, c in self._codes.items() if c.username != username}
-
     def create_code(self, caller: Caller, challenge: str, token: str) -> dict[str, str]:
-        """Return a one-time code with which the CLI can sign in as the caller (PKCE, S256).
+        """Return a code with which the CLI can sign in as the caller.
 
-        The code is valid for two minutes and one use, and requires the verifier with the SHA-256
-        ``challenge``. It also becomes invalid when ``token``, the Hub token of the browser's
-        sign-in, is revoked.
+        It becomes invalid when ``token``, the Hub token of the browser's sign-in, is revoked.
         """
         if caller.user_id is None:
             raise InvalidRequest("only users can sign in with a code")
-        now = self._clock()
-        if len(challenge) != 43:
-            raise InvalidRequest(
-                "the challenge is not a SHA-256 in URL-safe base64", field="challenge"
-            )
-        self._codes = {k: c for k, c in self._codes.items() if c.expires_at > now}
-        own = [key for key, issued in self._codes.items() if issued.username == caller.username]
-        if len(own) >= MAX_PENDING_CODES_PER_USER:
-            del self._codes[own[0]]
-        elif len(self._codes) >= MAX_PENDING_CODES:
-            del self._codes[next(iter(self._codes))]
-        code = secrets.token_urlsafe(32)
-        expires_at = now + CODE_LIFETIME
-        self._codes[_sha256(code)] = _Code(caller.username, challenge, token, expires_at)
-        return {"code": code, "expires_at": expires_at.isoformat()}
+        code, issued = self._codes.create(caller.username, challenge, token)
+        return {"code": code, "expires_at": issued.expires_at.isoformat()}
 
     async def redeem_code(self, code: str, verifier: str, client_ip: str) -> dict[str, str]:
         """Return a Hub token for a code; the code is invalidated even if the redemption fails."""
-        issued = self._codes.pop(_sha256(code), None)
-        is_valid = (
-            issued is not None
-            and issued.expires_at > self._clock()
-            and hmac.compare_digest(issued.challenge, _sha256(verifier))
-        )
-        if issued is None or not is_valid:
+        issued = self._codes.take(code, verifier)
+        if issued is None:
             self._reject(_WRONG_CODE)
         account = await self._accounts.by_username(issued.username)
         if account is None:
@@ -549,8 +509,3 @@ def _failure_entry(audit: Audit, action: str, client_ip: str) -> AuditEntry:
     # field.
     caller = Caller(Role.USER, username="(not signed in)", client_ip=client_ip)
     return audit.entry(caller, action, "", domain=None, outcome=SignInRefused.code)
-
-
-def _sha256(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -81,7 +81,7 @@ async def test_times_of_lost_agents_are_changed(
     settings = ui.drawer.get_by_role("region", name="Lost agents")
     await settings.get_by_text("10 min").wait_for()
     await settings.get_by_role("button", name="Change lost agents").click()
-    silence = settings.get_by_label("Batch sessions start elsewhere after a silence of")
+    silence = settings.get_by_label("Start batch sessions of an unreachable agent elsewhere after")
     await silence.fill("20s")
     await settings.get_by_role("button", name="Save").click()
     await settings.get_by_role("alert").get_by_text("45 s to 86400 s").wait_for()

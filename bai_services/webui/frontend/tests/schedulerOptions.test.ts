@@ -11,11 +11,11 @@ test.each([
   [{ preemption: {} }, ['Preemption: off']],
   [
     { lost_agents: { requeue_after: 45 } },
-    ['Batch sessions start elsewhere after a silence of: 45 sec']
+    ['Start batch sessions of an unreachable agent elsewhere after: 45 sec']
   ],
   [
     { lost_agents: { requeue_after: 0 } },
-    ['Batch sessions start elsewhere after a silence of: off']
+    ['Start batch sessions of an unreachable agent elsewhere after: off']
   ],
   [{ placement: 'spread', backfill: 'off' }, ['Placement: spread', 'Backfill: off']],
   [{ pending_timeout: 7200 }, ['Longest wait in the queue: 2 hr']],
