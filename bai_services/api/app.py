@@ -12,7 +12,7 @@ from bai_services.manager.manager import Manager
 from bai_services.webui.assets import WebUI
 
 from . import manual, openapi, web_pages
-from .accounts import cli_login, panel_login
+from .accounts import cli_login, panel_login, signed_in
 from .apps import shares as app_shares
 from .base import APIHandler, NotFoundHandler
 from .metrics import AccessLog
@@ -45,7 +45,8 @@ def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
     has_pages = settings.get("hub_oauth") is not None
     pages: list[tuple[Any, ...]] = []
     if has_pages:
-        pages = [*PAGES, *cli_login.PAGES, *panel_login.PAGES, *app_shares.PAGES, *manual.PAGES]
+        pages = [*PAGES, *cli_login.PAGES, *panel_login.PAGES, *signed_in.PAGES]
+        pages += [*app_shares.PAGES, *manual.PAGES]
     web_ui = WebUI.load() if has_pages else None
     # These routes must be last, because their patterns also match the paths of other routes.
     web_ui_pages = web_pages.PAGES if web_ui is not None else []

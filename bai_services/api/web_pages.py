@@ -11,6 +11,7 @@ from bai_services.core import errors
 from bai_services.i18n.catalogue import translator_for
 from bai_services.webui.assets import WebUI
 
+from .accounts.sign_in import page_token
 from .base import manager_of
 from .sessions.page import PageHandler
 
@@ -93,7 +94,8 @@ class WebPageHandler(PageHandler):
 
     async def get(self, path: str | None) -> None:
         try:
-            if await self.caller() is None:
+            caller = await self.caller()
+            if caller is None:
                 return
         except errors.BaiError as error:
             self.render_error(error, None)
@@ -106,7 +108,8 @@ class WebPageHandler(PageHandler):
             "api": base + "/api/v1",
             "hub": hub,
             "language": translator_for(self).language,
-            "xsrfToken": self.xsrf_token.decode("ascii"),
+            "username": caller.username,
+            "xsrfToken": page_token(self, caller.username),
             "brand": brand.name,
             "brandColor": brand.color,
             "logo": f"{hub}logo" if brand.logo else "",

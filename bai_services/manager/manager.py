@@ -37,6 +37,7 @@ from .operations.system import System
 from .pipelines.services import pipeline_services
 from .scheduling.advance_reservations import AdvanceReservations
 from .scheduling.overflow_rules import OverflowRules
+from .scheduling.reservation_delays import ReservationForecast
 from .scheduling.services import scheduling_services
 from .serving.services import replica_launches, serving_services
 from .sessions.lifecycle import Lifecycle
@@ -101,6 +102,9 @@ class Manager:
             replicas=replica_launches(context, settings, lambda: self.serving.runner.wake()),
             drain_replica=self._drain_replica,
             require_writable=self.read_only.require_writable,
+        )
+        self.reservation_forecast = ReservationForecast(
+            self.reservations, self.scheduling.scheduler, self.sessions.sessions
         )
         self.serving = serving_services(
             context,

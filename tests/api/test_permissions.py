@@ -354,6 +354,7 @@ TABLE = [
             "ends_at": (datetime.now(UTC) + timedelta(days=2)).isoformat(),
         },
     ),
+    Row("GET /reservations/nothing/delays", "404 404 404 404 404 404 404 403 403"),
     Row("GET /reservations/nothing", "404 404 404 404 404 404 404 403 403"),
     Row(
         "PATCH /reservations/nothing",

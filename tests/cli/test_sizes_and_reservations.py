@@ -45,6 +45,31 @@ async def test_reservation_is_requested_approved_and_listed(
     assert cancelled.stdout == "reservation course is cancelled\n"
 
 
+async def test_sessions_that_an_approval_delays_are_listed(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    now = api.world.clock()
+    hours = [(now + timedelta(hours=n)).isoformat() for n in (0, 1, 3)]
+    common = ("--project", "research", "--group", "default", "-r", "cpu=1", "--whole-machines")
+    await bai("admin", "project", "members", "add", "research", "user2", by="admin")
+    for name, start, end, author in (
+        ("now", *hours[:2], "admin"),
+        ("later", *hours[1:], "user2"),
+    ):
+        period = ("--from", start, "--until", end)
+        made = await bai("reservation", "create", name, *common, *period, by=author)
+        assert made.code == 0, made.stderr
+    nothing = await bai("reservation", "delays", "later", by="admin")
+    assert "the approval delays no pending session" in nothing.stdout + nothing.stderr
+    await bai("session", "create", "my-lab", "-r", "cpu=1", "-r", "mem=1g", by="user")
+    await api.world.manager.scheduling.scheduler.run_pass()
+    listed = (await bai("reservation", "delays", "later", by="admin")).stdout
+    assert "my-lab" in listed and "DELAYED UNTIL" in listed.upper()
+    document = (await bai("reservation", "delays", "later", "--json", by="admin")).document
+    assert document["sessions"][0]["session"]["name"] == "my-lab"
+    assert (await bai("reservation", "delays", "later", by="user2")).code == 5
+
+
 async def test_lists_show_whether_a_reservation_has_begun_and_is_used(
     bai: Bai, api: Api, agent: FakeAgent
 ) -> None:

@@ -460,6 +460,26 @@ async def test_suspended_session_returns_with_its_edits_tabs_and_variables(
     stop(rest, key)
 
 
+# The element that is an alert for screen readers, in the notice of a preemption.
+COUNTDOWN = (
+    "[...document.querySelectorAll('.Toastify__toast [role=alert]')]"
+    ".find(one => one.textContent.includes('needs its resources'))"
+)
+
+
+async def announcement_of_changes(page: Page) -> str:
+    """Wait until the countdown changes; return the politeness of its live region: off is silent."""
+    text = await page.evaluate(f"{COUNTDOWN}.textContent")
+    await page.wait_for_function(f"text => {COUNTDOWN}.textContent !== text", arg=text)
+    session = await page.context.new_cdp_session(page)
+    found = await session.send("Runtime.evaluate", {"expression": COUNTDOWN})
+    element = {"objectId": found["result"]["objectId"], "fetchRelatives": False}
+    tree = await session.send("Accessibility.getPartialAXTree", element)
+    await session.detach()
+    properties = {one["name"]: one["value"]["value"] for one in tree["nodes"][0]["properties"]}
+    return str(properties["live"])
+
+
 async def test_preempted_session_returns_with_edits_made_after_the_warning(
     browser: Browser, hub: RunningHub, tmp_path: Path
 ) -> None:
@@ -491,6 +511,9 @@ async def test_preempted_session_returns_with_edits_made_after_the_warning(
     await toast.wait_for(timeout=lab.TIMEOUT_MS)
     await panel.get_by_text("Then it waits in the queue").wait_for()
     await take_screenshot(page, "preemption-warning", tmp_path)
+    # The countdown changes each second. Screen readers announce its first text only.
+    for _ in range(2):
+        assert await announcement_of_changes(page) == "off"
     # The first save has ended. This variable and this edit are newer.
     await wait_until_async(lambda: _has_report(rest, key), 20, "the first save")
     await lab.run_cell(page, "late_variable = 42")

@@ -12,7 +12,7 @@ from typing import Any
 
 from jupyterhub.services.auth import HubOAuth
 from tornado.httputil import HTTPServerRequest
-from tornado.web import HTTPError, RequestHandler
+from tornado.web import HTTPError, RequestHandler, decode_signed_value
 
 from bai_services.core.accounts import signature
 from bai_services.core.accounts.roles import SESSION_SCOPE, Caller, Role
@@ -31,6 +31,9 @@ TOKEN_CACHE_SIZE = 10_000
 BROWSER_CACHE_SECONDS = 24 * 3600
 BROWSER_CACHE_SIZE = 10_000
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# Lifetime of the tokens in pages of the web UI, like that of the Hub's XSRF tokens.
+PAGE_TOKEN_DAYS = 31
+_PAGE_TOKEN = "bai-page"
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +305,7 @@ class SignIn:
             raise NotSignedIn("sign in first")
         self._browsers.accept(session_id, username)
         if handler.request.method not in SAFE_METHODS:
-            self.check_xsrf(handler)
+            self.check_xsrf(handler, username)
         return await self._manager.accounts.callers.by_username(username, client_ip)
 
     async def hub_user(self, handler: RequestHandler) -> Mapping[str, Any] | None:
@@ -325,15 +328,38 @@ class SignIn:
             ) from error
         return model
 
-    def check_xsrf(self, handler: RequestHandler) -> None:
+    def check_xsrf(self, handler: RequestHandler, username: str) -> None:
         """Raise ``Forbidden`` if the request lacks the XSRF token of the manager's pages."""
         assert self._hub_oauth is not None
+        if _owner_of_page(handler) == username:
+            return
         try:
             self._hub_oauth.check_xsrf_cookie(handler)
         except HTTPError as error:
             raise Forbidden(
                 "the request lacks the page's _xsrf token (X-XSRFToken); reload the page"
             ) from error
+
+
+def page_token(handler: RequestHandler, username: str) -> str:
+    """Return the XSRF token of a page that this user has opened.
+
+    The token belongs to the user, and not to the sign-in: a page remains usable when the user signs
+    in again, and becomes useless when another user signs in.
+    """
+    return handler.create_signed_value(_PAGE_TOKEN, username).decode("ascii")
+
+
+def _owner_of_page(handler: RequestHandler) -> str | None:
+    """Return the user whose page has sent the request; None without a valid page token."""
+    value = decode_signed_value(
+        handler.settings["cookie_secret"],
+        _PAGE_TOKEN,
+        handler.request.headers.get("X-XSRFToken", ""),
+        max_age_days=PAGE_TOKEN_DAYS,
+        min_version=2,
+    )
+    return None if value is None else value.decode()
 
 
 def _is_streamed(handler: RequestHandler) -> bool:

@@ -18,8 +18,10 @@ from bai_services.core.scheduling.advance_reservations import (
     MAX_NODES,
 )
 from bai_services.core.scheduling.reservation_states import ReservationState
+from bai_services.manager.scheduling import reservation_delays as forecasts
 
 from ..base import APIHandler, operation
+from ..cluster.resource_groups import SessionName
 from ..fields import (
     Body,
     Instant,
@@ -94,6 +96,29 @@ class Reservation(ResponseModel):
     used_at: datetime | None
 
 
+class DelayedSession(ResponseModel):
+    """A pending session that starts later if the reservation is approved.
+
+    ``session``: null if the caller may not see the session. ``starts_at``: the estimated start
+    without the reservation. ``delayed_until``: the estimated start with it; null: no start can be
+    estimated.
+    """
+
+    session: SessionName | None
+    starts_at: datetime
+    delayed_until: datetime | None
+
+
+class ReservationDelays(ResponseModel):
+    """``sessions``: the longest delays first, at most 50. ``count``: all delayed sessions.
+    ``is_complete``: false if the manager cannot estimate starts now; ask again later.
+    """
+
+    is_complete: bool
+    count: int
+    sessions: list[DelayedSession]
+
+
 class ReservationsHandler(APIHandler):
     @operation("List reservations", tag=_TAG, returns=Reservation, is_list=True)
     async def get(self, query: ListQuery) -> Page[records.AdvanceReservation]:
@@ -128,7 +153,18 @@ class ReservationHandler(APIHandler):
         return await self.manager.reservations.decide(self.caller, key, state)
 
 
+class ReservationDelaysHandler(APIHandler):
+    @operation(
+        "List the pending sessions that start later if a requested reservation is approved",
+        tag=_TAG,
+        returns=ReservationDelays,
+    )
+    async def get(self, key: str) -> forecasts.ReservationDelays:
+        return await self.manager.reservation_forecast.delays(self.caller, key)
+
+
 ROUTES = [
     ("/reservations", ReservationsHandler),
     (r"/reservations/(?P<key>[^/]+)", ReservationHandler),
+    (r"/reservations/(?P<key>[^/]+)/delays", ReservationDelaysHandler),
 ]

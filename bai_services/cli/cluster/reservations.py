@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from bai_services.core.errors import Unavailable
 from bai_services.core.scheduling.reservation_states import (
     ReservationPhase,
     ReservationState,
@@ -33,6 +34,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
+DELAY_COLUMNS = ("session", "owner", "starts_at", "delayed_until")
 PHASE_TEXTS = {
     ReservationPhase.UNUSED: "in progress, unused",
     ReservationPhase.USED: "in progress",
@@ -154,6 +156,35 @@ async def create(
     machines = ", ".join(made["agents"])
     text = f"reservation {made['name']} is {made['state']}: {machines}"
     output.print_done(text, made, as_json=as_json)
+
+
+@reservation.command(epilog=example("bai reservation delays course"))
+@click.argument("name")
+@json_option
+@connected
+async def delays(connection: Connection, name: str, *, as_json: bool) -> None:
+    """List the pending sessions that start later if you approve a reservation.
+
+    The times are estimates. Sessions that you may not see have no name.
+    """
+    found = await connection.client.get(f"/reservations/{segment(name)}/delays")
+    if as_json:
+        output.print_json(found)
+        return
+    if not found["is_complete"]:
+        raise Unavailable("the manager cannot estimate starts now; try again later")
+    rows = [
+        {
+            "session": (one["session"] or {}).get("name", "-"),
+            "owner": (one["session"] or {}).get("owner", "-"),
+            "starts_at": one["starts_at"],
+            "delayed_until": one["delayed_until"] or "unknown",
+        }
+        for one in found["sessions"]
+    ]
+    output.print_table(rows, DELAY_COLUMNS, empty="the approval delays no pending session")
+    if found["count"] > len(rows):
+        output.note(f"{found['count']} sessions in total")
 
 
 def _decision(verb: str, state: str, summary: str) -> None:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller
-from bai_services.core.listing import ListQuery
 from bai_services.core.resources import ResourceSlots, format_amount
 from bai_services.core.scheduling.estimates.schedule import Lane, group_schedule
 from bai_services.core.scheduling.placement import Placement
@@ -19,6 +18,7 @@ from bai_services.db.scheduling.advance_reservations import AdvanceReservationSt
 from ..accounts import authorizer
 from ..clock import Clock
 from ..scheduling.scheduler import Scheduler
+from ..sessions.names import SessionName, visible_names
 from ..sessions.sessions import Sessions
 from .resource_groups import ResourceGroups
 
@@ -38,14 +38,6 @@ class ScheduledKernel:
     agent_id: str
     slots: ResourceSlots
     devices: tuple[DeviceShare, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SessionName:
-    id: str
-    name: str
-    owner: str
-    project: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +135,7 @@ class Schedules:
             return Schedule(group, False, self._clock(), Order(resource_group.scheduler))
         ids = [part.session_id for part in schedule.running]
         ids += [part.session_id for part in schedule.waiting]
-        names = await self._visible(caller, ids)
+        names = await visible_names(self._sessions, caller, ids)
         return Schedule(
             resource_group=group,
             is_complete=True,
@@ -197,17 +189,6 @@ class Schedules:
             )
             for one in await self._reservations.current(group, self._clock())
         )
-
-    async def _visible(self, caller: Caller, ids: Sequence[str]) -> Mapping[str, SessionName]:
-        """Return the sessions in ``ids`` that the caller may see, by id."""
-        if not ids:
-            return {}
-        query = ListQuery(limit=len(ids), filters={"id__in": ",".join(ids)})
-        page = await self._sessions.page(caller, query)
-        return {
-            session.id: SessionName(session.id, session.name, session.owner, session.project)
-            for session in page.items
-        }
 
 
 def _kernels(placements: Sequence[Placement]) -> tuple[ScheduledKernel, ...]:

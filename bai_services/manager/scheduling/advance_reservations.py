@@ -21,8 +21,10 @@ from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.advance_reservations import (
     DEFAULT_GRACE_SECONDS,
     AdvanceReservation,
+    HeldAgents,
     check_period,
 )
+from bai_services.core.scheduling.caps import Scope, ScopeKind
 from bai_services.core.scheduling.reservation_states import ReservationState
 from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 
@@ -36,6 +38,7 @@ log = logging.getLogger(__name__)
 
 # Interval at which unused reservations expire.
 TICK_SECONDS = 30.0
+_APPROVE = "reservation.approve"
 
 
 class AdvanceReservations:
@@ -95,7 +98,7 @@ class AdvanceReservations:
             check_exclusive(resources)
             if not resources:
                 raise InvalidRequest("a reservation needs resources", field="resources")
-        is_approved = reaches(caller, "reservation.approve", target)
+        is_approved = reaches(caller, _APPROVE, target)
         values = {
             "id": str(uuid.uuid4()),
             "created_at": now,
@@ -149,13 +152,7 @@ class AdvanceReservations:
         """
         found, author = await self._find(caller, key)
         is_cancelled = state is ReservationState.CANCELLED
-        action = "reservation.cancel" if is_cancelled else "reservation.approve"
-        if not reaches(caller, action, Target(found.domain, None, author)):
-            # The caller can see the reservation, so there is no need to hide it.
-            raise Forbidden(
-                f"{caller.username or caller.role} ({caller.role}) may not perform {action} here",
-                action=action,
-            )
+        _require(caller, "reservation.cancel" if is_cancelled else _APPROVE, found, author)
         verb = {
             ReservationState.APPROVED: "approve",
             ReservationState.REJECTED: "reject",
@@ -188,6 +185,29 @@ class AdvanceReservations:
         self._capacity_changed()
         return decided
 
+    async def to_approve(self, caller: Caller, key: str) -> tuple[AdvanceReservation, HeldAgents]:
+        """Return a reservation, and what an approval would reserve.
+
+        Raises
+        ------
+        Forbidden
+            If the caller may not approve reservations of the project.
+        """
+        found, author = await self._find(caller, key)
+        _require(caller, _APPROVE, found, author)
+        users = await self._store.member_ids(found.project_id, list(found.users))
+        held = HeldAgents(
+            found.id,
+            found.project,
+            found.starts_at,
+            found.ends_at,
+            frozenset(found.agents),
+            Scope(ScopeKind.PROJECT, found.project_id),
+            frozenset(Scope(ScopeKind.USER, user_id) for user_id in users.values()),
+            booked=ResourceSlots() if found.whole_machines else found.resources,
+        )
+        return found, held
+
     async def _find(self, caller: Caller, key: str) -> tuple[AdvanceReservation, Owner | None]:
         visible = authorizer.visibility(caller, "reservation.read")
         return await self._store.one(key.replace("\0", ""), visible)
@@ -197,3 +217,13 @@ class AdvanceReservations:
         if missing := [name for name in names if name not in ids]:
             raise InvalidRequest(f"{missing[0]!r} is not a member of the project", field="users")
         return sorted(ids.values())
+
+
+def _require(caller: Caller, action: str, found: AdvanceReservation, author: Owner | None) -> None:
+    """Raise ``Forbidden`` if the caller may not perform an action on a reservation."""
+    if not reaches(caller, action, Target(found.domain, None, author)):
+        # The caller can see the reservation, so there is no need to hide it.
+        raise Forbidden(
+            f"{caller.username or caller.role} ({caller.role}) may not perform {action} here",
+            action=action,
+        )

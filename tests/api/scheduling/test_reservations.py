@@ -64,6 +64,37 @@ async def test_reservation_is_requested_approved_and_shown(api: Api, clock: Mova
         await user.patch("/reservations/other", {"state": "cancelled"})
 
 
+async def test_administrators_see_whom_an_approval_delays_and_by_how_much(
+    api: Api, clock: MovableClock
+) -> None:
+    user, admin = await api.client("user"), await api.client("domain-admin")
+    author, other = await api.client("user2"), await api.client("acme-user")
+    await FakeAgent(api.agent, "a1").beat()
+    await admin.put("/projects/research/members/user2", {})
+    common = {"project": "research", "whole_machines": True}
+    await admin.post("/reservations", spec(clock, -0.1, 1, name="now", **common))
+    made = await author.post("/reservations", spec(clock, 1, 3, **common))
+    for client in (user, other):
+        await client.post("/sessions", {"name": "my-lab", "resources": {"cpu": 1, "mem": "1g"}})
+    await api.world.manager.scheduling.scheduler.run_pass()
+    path = f"/reservations/{made['id']}/delays"
+    found = await admin.get(path)
+    assert (found["is_complete"], found["count"]) == (True, 2)
+    # The session of another domain has no name.
+    (delayed,) = [one for one in found["sessions"] if one["session"] is not None]
+    assert (delayed["session"]["name"], delayed["session"]["owner"]) == ("my-lab", "user")
+    starts_at, until = (
+        datetime.fromisoformat(delayed[key]) for key in ("starts_at", "delayed_until")
+    )
+    # Starts are announced in whole minutes.
+    assert until - starts_at == 2 * HOUR
+    assert timedelta(0) <= starts_at - (clock() + HOUR) < timedelta(minutes=1)
+    with pytest.raises(Forbidden):
+        await author.get(path)
+    await admin.patch(f"/reservations/{made['id']}", {"state": "approved"})
+    assert (await admin.get(path))["sessions"] == []
+
+
 async def test_sessions_wait_for_a_reservation_or_use_it(api: Api, clock: MovableClock) -> None:
     user, admin = await api.client("user"), await api.client("admin")
     await FakeAgent(api.agent, "a1").beat()

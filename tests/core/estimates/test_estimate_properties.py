@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -16,7 +17,9 @@ from bai_services.core.cluster.devices import DeviceAmount, thousandths
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.advance_reservations import HeldAgents
 from bai_services.core.scheduling.caps import Scope, ScopeCaps, ScopeKind
+from bai_services.core.scheduling.estimates.delays import delays_by
 from bai_services.core.scheduling.estimates.estimate import Budget, estimate_starts
+from bai_services.core.scheduling.estimates.explainer import Explainer
 from bai_services.core.scheduling.placement import AgentState, Mode, Policy, Request
 from bai_services.core.scheduling.queue import (
     Backfill,
@@ -300,6 +303,34 @@ def test_no_reserved_session_starts_later_than_announced_beside_advance_reservat
     for one in announced:
         if one.certainty is Certainty.KNOWN:
             assert world.started[one.session_id] <= _second(one.starts_at), one
+
+
+@EXAMPLES
+@given(worlds(), st.data())
+def test_delays_are_those_of_an_approved_reservation(world: World, data: st.DataObject) -> None:
+    queue = world.step()
+    assert queue is not None
+    names = [agent.id for agent in world.agents if agent.resource_group == "main"]
+    held = data.draw(reservations(names))[0]
+    explainer = Explainer(queue, UNLIMITED_BUDGET)
+    found = delays_by(explainer, "main", held, UNLIMITED_BUDGET)
+    approved = copy.deepcopy(world)
+    approved.held = (held,)
+    # An approval causes a pass at once. The new session waits until all others have ended.
+    later = replace(world.arrivals[0][1], id="later", dependency_ids=(), unmet_dependencies=None,
+                    not_before=time_at(10**5))  # fmt: skip
+    approved.arrivals, approved.now = [*world.arrivals, (world.now, later)], world.now - 1
+    for each in (world, approved):
+        while each.step() is not None:
+            pass
+    expected = {}
+    for key in {**explainer.estimates("main"), **explainer.estimates("side")}:
+        first, second = world.started.get(key), approved.started.get(key)
+        if first is not None and (second is None or second > first):
+            expected[key] = (time_at(first), None if second is None else time_at(second))
+    assert {one.session_id: (one.starts_at, one.delayed_until) for one in found} == expected
+    lengths = [(one.delayed_until or time_at(10**6)) - one.starts_at for one in found]
+    assert lengths == sorted(lengths, reverse=True)
 
 
 def _check_that_estimates_are_exact(world: World) -> None:

@@ -128,6 +128,7 @@ async def test_hub_pages_have_the_brand_link_and_no_wcag_violation(
     wrong = {}
     code = f"?challenge={'a' * 43}&state={'b' * 8}"
     manager = (f"services/bai/cli-login{code}&port=5000", f"services/bai/panel-login{code}")
+    manager += ("services/bai/signed-in",)
     own = ("home", "token", "admin", "change-password", "forgot-password", "reset-password#x")
     own += ("sign-up", "verify-email#x", "delete-account", "no-such-page")
     for name in ("services/bai/sessions/none", *manager, *(f"hub/{name}" for name in own)):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import httpx
 import pytest
 
 from tests.e2e.sessions import checked, stop, wait_for
 from tests.hub import RunningHub
+from tests.testbed.wait import wait_until
 
 from .conftest import Opener
 from .entities_page import Entities
@@ -99,6 +103,108 @@ async def test_whole_machines_are_requested_and_rejected(
         await admin.confirm("Reject")
         await admin.page.get_by_text("The reservation is rejected.").wait_for()
         assert checked(rest.get(f"/reservations/{made['id']}"), 200)["state"] == "rejected"
+
+
+async def test_whole_machine_drains_serves_its_members_and_is_free_again(
+    hub: RunningHub, opened: Opener[Entities]
+) -> None:
+    """The test checks recorded times, so a slow machine does not change the result."""
+    name = f"live-{secrets.token_hex(3)}"
+    page = f"/reservations?filters=%7B%22name__contains%22:%22{name}%22%7D"
+    batch = {"project": "default", "type": "batch", "resources": {"cpu": "1", "mem": "256m"}}
+    admin = await opened(Entities, "domain-admin", page, timezone_id="UTC")
+    with (
+        hub.rest("user") as other,
+        hub.rest("user2") as member,
+        hub.rest("domain-admin") as approver,
+    ):
+
+        def create(rest: httpx.Client, kind: str, command: str, **fields: str) -> str:
+            body = {"name": f"{name}-{kind}", "startup_command": command, **batch, **fields}
+            return str(checked(rest.post("/sessions", json=body), 201)["id"])
+
+        def failed_checks(session: str) -> list[str]:
+            reasons = checked(other.get(f"/sessions/{session}"), 200)["reasons"]
+            return [reason["check"] for reason in reasons]
+
+        running = create(other, "before", "sleep 5")
+        wait_for(other, running, "RUNNING", "TERMINATED")
+        start = datetime.now(UTC) + timedelta(seconds=8)
+        end = start + timedelta(seconds=12)
+        request = {
+            "name": name,
+            "project": "default",
+            "resource_group": "default",
+            "resources": {"cpu": 1},
+            "whole_machines": True,
+            "users": ["user2"],
+            "starts_at": start.isoformat(),
+            "ends_at": end.isoformat(),
+        }
+        made = checked(member.post("/reservations", json=request), 201)
+        try:
+            checked(approver.patch(f"/reservations/{name}", json={"state": "approved"}), 200)
+            waiting = create(other, "after", "sleep 300")
+            reserved = create(member, "in", "sleep 300", reservation=name)
+            checks = wait_until(lambda: failed_checks(waiting), 10, "the reason")
+            assert checks == ["advance-reservation"]
+            inside = wait_for(member, reserved, "RUNNING")
+            await admin.page.reload()
+            # On a slow machine, the period has already ended.
+            await admin.row(name).get_by_text(re.compile("in progress|ended")).wait_for()
+            after = wait_for(other, waiting, "RUNNING")
+            assert start <= started_at(inside)
+            assert end <= started_at(after)
+            # The approval has stopped no session, and the member's session continues.
+            assert wait_for(other, running, "TERMINATED")["result"] == "success"
+            assert checked(member.get(f"/sessions/{reserved}"), 200)["status"] == "RUNNING"
+            await admin.page.reload()
+            await admin.row(name).get_by_text("ended").wait_for()
+        finally:
+            cancel(member, made["id"])
+        stop(other, waiting)
+        stop(member, reserved)
+
+
+def started_at(session: dict[str, Any]) -> datetime:
+    return datetime.fromisoformat(session["started_at"])
+
+
+async def test_effect_of_an_approval_names_the_delayed_sessions(
+    hub: RunningHub, opened: Opener[Entities]
+) -> None:
+    """A first reservation of the machine holds the session up; a second one delays it further."""
+    name = f"effect-{secrets.token_hex(3)}"
+    now = datetime.now(UTC)
+    body = {
+        "project": "default",
+        "resource_group": "default",
+        "resources": {"cpu": 1},
+        "whole_machines": True,
+        "users": ["user2"],
+    }
+    with hub.rest("user") as other, hub.rest("user2") as member, hub.rest("admin") as admin:
+        made = []
+        try:
+            for rest, suffix, hours in ((admin, "now", (0, 1)), (member, "next", (1, 3))):
+                times = [(now + timedelta(hours=n)).isoformat() for n in hours]
+                period = {"starts_at": times[0], "ends_at": times[1]}
+                request = {**body, **period, "name": f"{name}-{suffix}"}
+                made.append(checked(rest.post("/reservations", json=request), 201)["id"])
+            session = {"name": f"{name}-lab", "project": "default", "resources": {"cpu": "1"}}
+            waiting = checked(other.post("/sessions", json=session), 201)["id"]
+            ui = await opened(Entities, "domain-admin", "/reservations", timezone_id="UTC")
+            await ui.show(f"{name}-next")
+            effect = ui.drawer.get_by_role("region", name="Effect of an approval")
+            row = effect.get_by_role("row").filter(has_text=f"{name}-lab")
+            await row.get_by_text("(2 hr later)").wait_for()
+            await row.get_by_text("user", exact=True).wait_for()
+            await ui.page.set_viewport_size(NARROW)
+            assert await violations_in_both_themes(ui.page) == []
+            checked(other.delete(f"/sessions/{waiting}"), 200, 202, 204)
+        finally:
+            for reservation in made:
+                cancel(admin, reservation)
 
 
 async def test_form_is_accessible_on_phones_and_in_dark_mode(opened: Opener[Entities]) -> None:

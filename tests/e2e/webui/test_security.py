@@ -10,6 +10,7 @@ import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -91,6 +92,22 @@ def test_changes_need_the_xsrf_token(browser_client: httpx.Client) -> None:
             assert answer.status_code == 403, f"{method} {path} {headers}"
     folders = browser_client.get(f"{API}/vfolders", params={"name": "webui-forged"})
     assert checked(folders, 200)["items"] == []
+
+
+def test_page_token_is_valid_in_all_sign_ins_of_its_user_and_of_no_other_user(
+    hub: RunningHub, browser_client: httpx.Client
+) -> None:
+    page = browser_client.get(f"{UI}/start")
+    token = re.search(r'"xsrfToken": "([^"]+)"', unescape(page.text))
+    assert token is not None
+    statuses = {}
+    for username in ("user2", "user"):
+        with hub.sign_in(username) as client:
+            assert client.get(f"{UI}/start", follow_redirects=True).status_code == 200
+            answer = client.post(f"{API}/vfolders", headers={"X-XSRFToken": token[1]}, json={})
+            statuses[username] = answer.status_code
+    # The body has no name, so the accepted request creates nothing.
+    assert statuses == {"user2": 400, "user": 403}
 
 
 def test_scripts_of_other_sites_read_nothing(browser_client: httpx.Client) -> None:

@@ -7,7 +7,9 @@ export interface Config {
   /** Path of the Hub, with a slash at the end. */
   hub: string;
   language: string;
-  /** Token that every write request sends as X-XSRFToken. */
+  /** The user who has opened the page. */
+  username: string;
+  /** Token that every write request sends as X-XSRFToken; valid for this user only. */
   xsrfToken: string;
   /** Name of the installation. */
   brand: string;

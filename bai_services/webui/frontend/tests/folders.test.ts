@@ -4,6 +4,7 @@ import type { Folder } from '../src/data/folders/folders';
 import { actionsFor } from '../src/pages/data/FolderActions';
 import { filtersOfTab, readDataSearch } from '../src/pages/data/search';
 
+vi.mock('../src/config', () => ({ config: { base: '', api: '' } }));
 vi.mock('../src/data/client', () => ({ api: {}, unwrap: () => undefined }));
 
 test.each([

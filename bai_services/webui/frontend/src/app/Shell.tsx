@@ -15,6 +15,7 @@ import { MaintenanceBanner } from './MaintenanceBanner';
 import { Navigation } from './Navigation';
 import { PasswordBar } from './PasswordBar';
 import { SignedOut } from './SignedOut';
+import { SignInDialog } from './SignInDialog';
 import { useSidebar } from './sidebar';
 import { useLiveNotices } from './notices/useLiveNotices';
 
@@ -30,12 +31,17 @@ function skipToContent(event: MouseEvent) {
 }
 
 /**
- * Header, sidebar and content of every page; after a sign-out, `SignedOut` replaces them. Notices
- * are rendered inside the router, because they contain links.
+ * Header, sidebar and content of every page; if they may not be used any more, `SignedOut` replaces
+ * them. Notices are rendered inside the router, because they contain links.
  */
 export function Shell() {
   const { state, reason } = useConnection();
-  return <App>{state === 'signed-out' ? <SignedOut reason={reason} /> : <Frame />}</App>;
+  return (
+    <App>
+      {reason ? <SignedOut reason={reason} /> : <Frame />}
+      {state === 'signed-out' && !reason && <SignInDialog />}
+    </App>
+  );
 }
 
 /** On narrow screens, the sidebar is in a drawer. */

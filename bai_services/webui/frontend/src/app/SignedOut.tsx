@@ -2,12 +2,16 @@ import { useEffect } from 'react';
 import { App, Button, Modal } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { config } from '../config';
+import { OTHER_USER } from '../data/connection';
 import { queries } from '../data/queries';
 import { PageResult } from '../components/PageResult';
 
 const ACCOUNT_REASONS: readonly string[] = ['inactive', 'deleted', 'address'];
 
-/** Replaces the page of a user who was signed out, and deletes the cached data. */
+/**
+ * Replaces a page whose user may not sign in again, or whose browser is used by another user;
+ * deletes the cached data.
+ */
 export function SignedOut({ reason }: { reason: string }) {
   const { t } = useTranslation();
   const { message, notification } = App.useApp();
@@ -17,7 +21,10 @@ export function SignedOut({ reason }: { reason: string }) {
     message.destroy();
     notification.destroy();
     Modal.destroyAll();
-  }, [message, notification]);
+    if (reason === OTHER_USER) {
+      location.replace(`${config.base}/start`);
+    }
+  }, [message, notification, reason]);
   const isRefused = ACCOUNT_REASONS.includes(reason);
   const help = isRefused ? `signed-out-${reason}` : 'signed-out-help';
   const signIn = () => {

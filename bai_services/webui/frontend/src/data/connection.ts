@@ -1,28 +1,57 @@
 import { useSyncExternalStore } from 'react';
 import { ApiError } from './client';
+import { continueRequests, onSignInEnd } from './signIn';
 
 /** Whether the page reaches the server, and whether its user is still signed in. */
 export interface Connection {
   state: 'online' | 'lost' | 'signed-out';
-  /** The API's code for why the account may not sign in; empty if the account may sign in. */
+  /**
+   * Why the page cannot continue after a sign-out: the API's code for why the account may not sign
+   * in, or `OTHER_USER`. Empty: the page continues when its user signs in again.
+   */
   reason: string;
 }
 
+/** Another user has signed in. */
+export const OTHER_USER = 'other-user';
 const UNAUTHORIZED = 401;
 // Status of a response while the Hub or the database is down.
 const UNAVAILABLE = 503;
 const ONLINE: Connection = { state: 'online', reason: '' };
 const LOST: Connection = { state: 'lost', reason: '' };
+const SIGNED_OUT: Connection = { state: 'signed-out', reason: '' };
 
 const listeners = new Set<() => void>();
 let connection = ONLINE;
 
 function set(changed: Connection): void {
+  connection = changed;
+  listeners.forEach(listener => listener());
+}
+
+/** Change the state, unless the user is signed out: only a new sign-in can change that. */
+function setSignedIn(changed: Connection): void {
   if (changed.state !== connection.state && connection.state !== 'signed-out') {
-    connection = changed;
-    listeners.forEach(listener => listener());
+    set(changed);
   }
 }
+
+/** The user is signed out; see `Connection` for the reason. */
+export function reportSignOut(reason: string): void {
+  if (connection.reason === '' && (connection.state !== 'signed-out' || reason !== '')) {
+    set({ ...SIGNED_OUT, reason });
+  }
+}
+
+/** The user of the page has signed in again: send the requests that wait for this. */
+export function reportSignIn(): void {
+  if (connection.state === 'signed-out' && connection.reason === '') {
+    set(ONLINE);
+    continueRequests();
+  }
+}
+
+onSignInEnd(() => reportSignOut(''));
 
 /** Update the state of the connection after a failed request. */
 export function reportFailure(error: Error): void {
@@ -30,13 +59,13 @@ export function reportFailure(error: Error): void {
     return;
   }
   if (error.status === UNAUTHORIZED) {
-    set({ state: 'signed-out', reason: error.details.reason ?? '' });
+    reportSignOut(error.details.reason ?? '');
   } else if (error.isUnreachable || error.status === UNAVAILABLE) {
-    set(LOST);
+    setSignedIn(LOST);
   }
 }
 
-export const reportSuccess = () => set(ONLINE);
+export const reportSuccess = () => setSignedIn(ONLINE);
 
 export const currentConnection = () => connection;
 

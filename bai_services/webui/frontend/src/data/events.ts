@@ -168,7 +168,7 @@ function open(): void {
 
 // The content of a file is not loaded again, because an open editor must keep its text.
 const isListing = ({ queryKey }: { queryKey: readonly unknown[] }) => queryKey[1] !== 'content';
-const isNoFileContent = ({ queryKey }: { queryKey: readonly unknown[] }) =>
+export const isNoFileContent = ({ queryKey }: { queryKey: readonly unknown[] }) =>
   queryKey[0] !== 'files' || isListing({ queryKey });
 
 async function reopen(): Promise<void> {

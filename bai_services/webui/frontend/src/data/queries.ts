@@ -10,7 +10,7 @@ import { reportFailure } from './connection';
 
 const STALE_MILLIS = 15_000;
 const MAX_RETRIES = 2;
-// Statuses after which cached data must not be shown: signed out, forbidden, not found.
+// Statuses after which cached data must not be shown: account refused, forbidden, not found.
 const REFUSALS: readonly number[] = [401, 403, 404];
 
 const isRefusal = (error: Error) => error instanceof ApiError && REFUSALS.includes(error.status);

@@ -1,3 +1,5 @@
+import { sendSignedIn } from './signIn';
+
 const inFlight = new Map<string, Promise<Response>>();
 
 /** Send a request. If an identical request other than GET is in flight, wait for its response.
@@ -6,12 +8,12 @@ const inFlight = new Map<string, Promise<Response>>();
  */
 export async function sendOnce(request: Request): Promise<Response> {
   if (request.method === 'GET') {
-    return fetch(request);
+    return sendSignedIn(request);
   }
   const key = `${request.method} ${request.url} ${await request.clone().text()}`;
   let response = inFlight.get(key);
   if (!response) {
-    response = fetch(request);
+    response = sendSignedIn(request);
     inFlight.set(key, response);
     const forget = () => void inFlight.delete(key);
     request.signal.addEventListener('abort', forget);

@@ -1,13 +1,26 @@
 import { queryOptions, useMutation, useQuery } from '@tanstack/react-query';
+import { config } from '../../config';
 import { api, unwrap, type Schemas } from '../client';
+import { OTHER_USER, reportSignOut } from '../connection';
 import { queries } from '../queries';
 
 export type Me = Schemas['OwnAccount'];
 
 export const meQuery = queryOptions({
   queryKey: ['me'],
-  queryFn: ({ signal }) => unwrap(api.GET('/me', { signal }))
+  queryFn: async ({ signal }) => {
+    const me = await unwrap(api.GET('/me', { signal }));
+    requirePageUser(me);
+    return me;
+  }
 });
+
+/** Start anew if another user has signed in: a page shows data and input of one user only. */
+export function requirePageUser({ username }: Pick<Me, 'username'>): void {
+  if (username !== config.username) {
+    reportSignOut(OTHER_USER);
+  }
+}
 
 /** Whether a role may only read; its users create no sessions and no folders. */
 export const isReadOnly = (role: string | undefined) => role === 'monitor';

@@ -3,6 +3,7 @@ import { config } from '../../config';
 import { failureOf, unreachable, type ApiError, type Schemas } from '../client';
 import { downloadUrl, refreshFiles } from './files';
 import { queries } from '../queries';
+import { sendSignedIn } from '../signIn';
 
 export interface FileContent {
   /**
@@ -20,7 +21,7 @@ const failure = async (response: Response): Promise<ApiError> =>
 
 /** Send a request; throw `unreachable()` if the server does not respond. */
 const send = (url: string, options: RequestInit) =>
-  fetch(url, options).catch((error: unknown) => {
+  sendSignedIn(new Request(url, options)).catch((error: unknown) => {
     // A query that was cancelled expects an AbortError.
     throw error instanceof DOMException && error.name === 'AbortError' ? error : unreachable();
   });

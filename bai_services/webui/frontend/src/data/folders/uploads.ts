@@ -5,10 +5,12 @@ import { debouncedBatch } from '../debouncedBatch';
 import { joined, refreshFiles, type Directory } from './files';
 import { currentPreferences } from '../accounts/preferences';
 import { queries } from '../queries';
+import { nextSignIn } from '../signIn';
 
 const CHUNK_BYTES = 32 * 2 ** 20;
 const RETRY_MILLIS = [0, 1_000, 3_000, 10_000];
 const DRAW_MILLIS = 200;
+const UNAUTHORIZED = 401;
 const CONFLICTS: readonly number[] = [409, 412];
 
 export type UploadState = 'waiting' | 'running' | 'paused' | 'conflict' | 'done' | 'failed';
@@ -170,7 +172,13 @@ function optionsOf(transfer: Transfer): UploadOptions {
     },
     onError: error => {
       const response = error instanceof DetailedError ? error.originalResponse : null;
-      const isConflict = CONFLICTS.includes(response?.getStatus() ?? 0);
+      const status = response?.getStatus() ?? 0;
+      if (status === UNAUTHORIZED) {
+        set(transfer, 'paused');
+        void nextSignIn().then(() => restart(upload.key, replaces));
+        return;
+      }
+      const isConflict = CONFLICTS.includes(status);
       set(transfer, isConflict ? 'conflict' : 'failed', messageOf(response?.getBody(), error));
     }
   };

@@ -17,3 +17,11 @@ export const openReservationsQuery = queryOptions({
   select: reservations =>
     reservations.filter(one => OPEN.includes(one.state) && Date.parse(one.ends_at) > Date.now())
 });
+
+/** The pending sessions that start later if a requested reservation is approved. */
+export const delaysQuery = (key: string) =>
+  queryOptions({
+    queryKey: ['entities', '/reservations', 'delays', key],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET('/reservations/{key}/delays', { signal, params: { path: { key } } }))
+  });

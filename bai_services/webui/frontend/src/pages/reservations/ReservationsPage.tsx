@@ -11,6 +11,7 @@ import { queries } from '../../data/queries';
 import type { Reservation } from '../../data/scheduling/reservations';
 import { currentState } from './phase';
 import { ReservationChart } from './ReservationChart';
+import { ReservationDelays } from './ReservationDelays';
 
 const STATES = ['requested', 'approved', 'rejected', 'cancelled', 'expired'] as const;
 const APPROVERS: readonly string[] = ['admin', 'superadmin'];
@@ -88,6 +89,7 @@ export function ReservationsPage() {
         title="pages.reservations"
         entities={[RESERVATIONS]}
         actions={(_, item) => <Decisions item={item} />}
+        details={(_, item) => <Effect item={item} />}
       />
       <ReservationChart />
     </>
@@ -97,6 +99,17 @@ export function ReservationsPage() {
 function State({ reservation }: { reservation: Reservation }) {
   const { t } = useTranslation();
   return t(`reservations.state-${currentState(reservation, useNow(60_000))}`);
+}
+
+/** Whether a reservation waits for a decision. */
+const isRequested = (item: Item, now: number) =>
+  item['state'] === 'requested' && Date.parse(String(item['ends_at'])) > now;
+
+/** For administrators: the effect of an approval on the pending sessions. */
+function Effect({ item }: { item: Item }) {
+  const { data: me } = useQuery(meQuery);
+  const isShown = isRequested(item, useNow(60_000)) && APPROVERS.includes(me?.role ?? '');
+  return isShown && <ReservationDelays id={String(item['id'])} />;
 }
 
 /** Buttons to approve, reject and cancel a reservation. */
@@ -118,11 +131,11 @@ function Decisions({ item }: { item: Item }) {
     onSettled: () => queries.invalidateQueries({ queryKey: ['entities'] })
   });
   const isOver = Date.parse(String(item['ends_at'])) <= now;
-  const isRequested = item['state'] === 'requested' && !isOver;
-  const isOpen = isRequested || (item['state'] === 'approved' && !isOver);
+  const isUndecided = isRequested(item, now);
+  const isOpen = isUndecided || (item['state'] === 'approved' && !isOver);
   const isAdmin = APPROVERS.includes(me?.role ?? '');
   const decisions: Decision[] = [
-    ...(isRequested && isAdmin ? (['approved', 'rejected'] as const) : []),
+    ...(isUndecided && isAdmin ? (['approved', 'rejected'] as const) : []),
     ...(isOpen && (isAdmin || item['author'] === me?.username) ? (['cancelled'] as const) : [])
   ];
   const loading = (state: Decision) => decide.isPending && decide.variables === state;
