@@ -103,9 +103,7 @@ class Arguments:
             raise invalid(f"it must be a path of at most {MAX_CHARACTERS} characters")
         if not value.isprintable() or value != value.strip():
             raise invalid("a path must not contain control characters, or start or end with spaces")
-        # Absolute, because an app would read a path that begins with a dash as an option.
-        relative = value.removeprefix("~/")
-        path = Path(os.path.normpath(Path(self._home) / relative))
+        path = Path(self._absolute(value))
         if argument.kind is ArgumentKind.FILE and not path.is_file():
             raise invalid("there is no such file")
         if argument.kind is ArgumentKind.FOLDER:
@@ -134,7 +132,15 @@ class Arguments:
 
     def _default(self, argument: Argument) -> str:
         configured = self._environ.get(argument.variable, "") if argument.variable else ""
-        return configured or argument.default.replace("{folder}", self._folder or self._home)
+        if configured:
+            return self._absolute(configured)
+        return argument.default.replace("{folder}", self._folder or self._home)
+
+    def _absolute(self, path: str) -> str:
+        """Return a path in the home as an absolute path: an app would read a path that begins with
+        a dash as an option.
+        """
+        return os.path.normpath(Path(self._home) / path.removeprefix("~/"))
 
     def _stored(self, app: App) -> dict[str, str]:
         try:

@@ -21,7 +21,7 @@ from bai_services.core.errors import BaiError, InvalidRequest, NotFound, Unavail
 from bai_services.core.resources import ResourceSlots
 
 from .checks import CHECK, CheckRequest, MachineChecks
-from .commits import COMMIT, CommitExecutor
+from .commits import COMMIT, DISCARD, CommitExecutor
 from .devices.device_grants import DeviceGrants
 from .devices.machine_devices import MachineDevices
 from .devices.memory_watchdog import Watchdog
@@ -299,6 +299,8 @@ class Agent:
                 work = self._pull(PullTask.from_json(item))
             elif item.get("kind") == PRUNE:
                 work = self._prune(PruneRequest.from_json(item))
+            elif item.get("kind") == DISCARD:
+                work = self._discard(str(item.get("image")))
             elif item.get("kind") == COMMIT:
                 work = self._commit(CommitRequest.from_json(item))
             else:
@@ -339,6 +341,19 @@ class Agent:
     async def _commit(self, request: CommitRequest) -> None:
         await self._commits.execute(request)
         # The next heartbeat lists the new image.
+        self._slow_facts_cache = None
+
+    async def _discard(self, image: str) -> None:
+        """Remove an image that the manager no longer knows.
+
+        There is no report: the manager sends the item again while heartbeats list the image.
+        """
+        with tracing.span(f"agent {DISCARD}", attributes={"bai.work.kind": DISCARD}) as span:
+            try:
+                await self._engine.discard_image(image)
+            except BaiError as error:
+                log.warning("%s", error.message)
+                span.fail(error.message, error.code)
         self._slow_facts_cache = None
 
     async def _cleanup_loop(self) -> None:

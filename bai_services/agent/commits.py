@@ -12,6 +12,8 @@ from .image_pulls import run_with_reports
 from .link import Link
 
 COMMIT = "commit"
+# The removal of an image whose commit was cancelled, or whose custom image was deleted.
+DISCARD = "discard"
 
 
 class CommitExecutor:

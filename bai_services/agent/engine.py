@@ -175,6 +175,17 @@ class Engine(ABC):
         """
         raise NotFound("this engine runs no images")
 
+    async def discard_image(self, name: str) -> None:
+        """Remove an image that the manager no longer knows, unless a container uses it or this
+        agent has never used it.
+
+        Raises
+        ------
+        Unavailable
+            If the engine does not respond.
+        """
+        return None
+
     async def remove_unused(self) -> None:
         """Remove resources that have been unused for a long time; called periodically."""
         return None

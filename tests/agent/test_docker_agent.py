@@ -16,6 +16,7 @@ import pytest
 from docker.models.containers import Container
 
 from bai_services.agent.docker.calls import DockerCalls
+from bai_services.agent.docker.commits import commit
 from bai_services.agent.docker.networks import (
     CLUSTER_PREFIX,
     CLUSTER_UNUSED_SECONDS,
@@ -25,6 +26,7 @@ from bai_services.agent.docker.networks import (
 )
 from bai_services.agent.kernels import Cluster
 from bai_services.client import Client
+from bai_services.core.cluster.custom_images import CommitRequest
 from bai_services.core.errors import Conflict, Unavailable
 from bai_services.core.scheduling.placement import warm_up
 from tests.testbed.docker_engine import DockerEngine
@@ -415,3 +417,41 @@ async def test_running_container_gets_new_limits_and_keeps_memory_in_use(
     with pytest.raises(Conflict, match="of memory, more than mem=64m"):
         await user.post(f"{path}/resize", {"resources": {"mem": "64m"}})
     assert (await user.get(path))["requested"]["mem"] == "512m"
+
+
+async def test_a_cancelled_or_failed_commit_leaves_no_image(
+    calls: DockerCalls, engine: DockerEngine
+) -> None:
+    mark = uuid.uuid4().hex
+    source = await asyncio.to_thread(
+        engine.client.containers.run,
+        base_image(engine),
+        ["sleep", "60"],
+        detach=True,
+        labels={"bai.test": mark},
+    )
+    filters = {"label": [f"bai.test={mark}"]}
+    ids = {"session_id": str(uuid.uuid4()), "kernel_id": str(uuid.uuid4())}
+    has_begun = asyncio.Event()
+
+    def start(image: str, **options: bool) -> asyncio.Task[dict[str, Any]]:
+        request = CommitRequest(id="commit-1", image=image, **ids, **options)
+        return asyncio.create_task(commit(calls, filters, request, lambda *_: has_begun.set()))
+
+    def names() -> set[str]:
+        return {name for image in engine.client.images.list() for name in image.tags}
+
+    stopped, refused, done = (f"localhost/custom/user/{mark}:{n}" for n in ("1", "2", "3"))
+    cancelled = start(stopped)
+    await has_begun.wait()
+    cancelled.cancel()
+    with pytest.raises(Unavailable, match="cannot be pushed"):
+        # There is no registry. Commits run one after another, so the first one has ended.
+        await start(refused.replace("localhost", "registry.invalid"), is_pushed=True)
+    await start(done)
+    try:
+        found = await asyncio.to_thread(names)
+        assert {name for name in found if mark in name} == {done}
+    finally:
+        await asyncio.to_thread(engine.client.images.remove, done)
+        await asyncio.to_thread(source.remove, force=True)

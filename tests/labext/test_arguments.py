@@ -29,6 +29,9 @@ def test_chosen_arguments_are_stored_until_an_empty_text_restores_the_default(
 
 
 def test_an_environment_variable_overrides_the_default(tmp_path: Path) -> None:
+    # Users may set the variable; it must not become an option of the app.
+    option = Arguments({"BAI_TENSORBOARD_LOGDIR": "--inspect"}, str(tmp_path))
+    assert option.of(TENSORBOARD) == {"log_dir": f"{tmp_path}/--inspect"}
     environ = {"BAI_MLFLOW_STORE": "/data/mlflow"}
     assert Arguments(environ, str(tmp_path)).of(BY_NAME["mlflow"]) == {"store": "/data/mlflow"}
 

@@ -21,6 +21,7 @@ DOCKER_DEMO_FILES = frozenset(
         "labext",
         "mlflow",
         "models",
+        "pipeline_faults",
         "resize",
         "second_address",
         "serving",

@@ -15,7 +15,8 @@ from bai_services.docker_clients import DockerClients, EngineUnavailable
 T = TypeVar("T")
 
 # Number of threads by kind of call; pools are separate, so that many pulls do not block queries.
-POOLS = {"query": 8, "change": 8, "pull": 4}
+# Commits run one after another: the thread of a cancelled commit continues until Docker responds.
+POOLS = {"query": 8, "change": 8, "pull": 4, "commit": 1}
 
 
 class DockerCalls:

@@ -49,6 +49,7 @@ async def commit(
     ------
     BaiError
         If the container does not run, the layer is too large, or the registry rejects the image.
+        Then, and after a cancellation, no image remains on this machine.
     """
     loop, cancelled = asyncio.get_running_loop(), threading.Event()
 
@@ -58,14 +59,19 @@ async def commit(
     def work(client: docker.APIClient) -> dict[str, Any]:
         progress(COMMIT, None)
         made = _commit(client, filters, request)
-        if request.is_pushed:
-            _push(client, request, lambda percent: progress(PUSH, percent), cancelled)
-        digests = client.inspect_image(request.image).get("RepoDigests") or ()
+        try:
+            _require_wanted(cancelled)
+            if request.is_pushed:
+                _push(client, request, lambda percent: progress(PUSH, percent), cancelled)
+            digests = client.inspect_image(request.image).get("RepoDigests") or ()
+            _require_wanted(cancelled)
+        except BaseException:
+            _remove(client, request.image)
+            raise
         return {"digest": digest_of(request.image, digests), **made}
 
     try:
-        # Like pulls, commits are long and few.
-        return await calls.run("pull", work)
+        return await calls.run("commit", work)
     except docker.errors.APIError as error:
         text = str(error.explanation or error)
         if "no space left" in text.lower():
@@ -100,6 +106,18 @@ def _commit(
     finally:
         client.remove_image(unnamed, noprune=True)
     return {"size_bytes": int(made.get("Size") or 0)}
+
+
+def _require_wanted(cancelled: threading.Event) -> None:
+    if cancelled.is_set():
+        raise NotFound("the commit was cancelled")
+
+
+def _remove(client: docker.APIClient, image: str) -> None:
+    try:
+        client.remove_image(image)
+    except docker.errors.APIError as error:
+        log.warning("image %s of a failed commit cannot be removed: %s", image, error.explanation)
 
 
 def _layer_bytes(client: docker.APIClient, container_id: str) -> int:
@@ -152,8 +170,7 @@ def _push(
         repository, tag=tag, stream=True, decode=True, auth_config=auth_config(request.auth)
     )
     for line in lines:
-        if cancelled.is_set():
-            raise NotFound("the commit was cancelled")
+        _require_wanted(cancelled)
         if "error" in line:
             raise push_error(request.image, str(line["error"]))
         detail = line.get("progressDetail") or {}

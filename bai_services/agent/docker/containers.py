@@ -278,10 +278,16 @@ class DockerEngine(Engine):
     async def commit(
         self, request: CommitRequest, report_progress: ReportProgress
     ) -> Mapping[str, Any]:
-        filters = self._filters(request)
-        made = await commit(self._calls, filters, request, report_progress)
+        # First record the use: an image whose commit is cancelled at its end can be discarded.
         await self._images.record_use(request.image)
-        return made
+        try:
+            return await commit(self._calls, self._filters(request), request, report_progress)
+        except BaseException:
+            await self._images.forget(request.image)
+            raise
+
+    async def discard_image(self, name: str) -> None:
+        await self._images.discard(name)
 
     async def remove_unused(self) -> None:
         await self._images.evict()

@@ -155,6 +155,10 @@ class Images:
         """Record that an image is used now; images that were never used are not evicted."""
         await asyncio.to_thread(self._uses.record, name)
 
+    async def forget(self, name: str) -> None:
+        """Forget the uses of an image that no longer exists."""
+        await asyncio.to_thread(self._uses.forget, {name})
+
     async def evict(self) -> None:
         """Remove the least recently used images while the images exceed their limit."""
         if not self._uses.limit_bytes:
@@ -201,6 +205,21 @@ class Images:
             raise Unavailable(
                 f"the Docker engine cannot list or remove images: {error.explanation}"
             ) from error
+
+    async def discard(self, name: str) -> None:
+        """Remove an image, if this agent has used it (``Engine.discard_image``)."""
+        started_at = time.time()
+        if name not in self._uses.times:
+            return
+        try:
+            removed = await self._calls.run("change", self._remover(name, started_at))
+        except docker.errors.ImageNotFound:
+            removed = [name]
+        except docker.errors.APIError as error:
+            raise Unavailable(
+                f"the Docker engine cannot remove image {name}: {error.explanation}"
+            ) from error
+        await asyncio.to_thread(self._uses.forget, set(removed))
 
     def _stored(self, client: docker.APIClient) -> tuple[dict[str, StoredImage], int]:
         """Return the images by id, and the size of all layers in bytes."""

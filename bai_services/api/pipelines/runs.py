@@ -26,10 +26,18 @@ _Value = _Plain | Annotated[list[_Plain], Field(max_length=MAX_ITEMS)]
 Parameters = Annotated[dict[NameText, _Value], Field(max_length=MAX_PARAMETERS)]
 
 
-class NewRun(Body):
+class RunParameters(Body):
     """``parameters``: values by name; texts are converted to the types of the parameters."""
 
     parameters: Parameters = {}
+
+
+class NewRun(RunParameters):
+    """``accepts_files``: run a pipeline of a project although users with a lower role can change
+    the files that its tasks execute.
+    """
+
+    accepts_files: bool = False
 
 
 class Answer(Body):
@@ -158,7 +166,9 @@ class RunsOfPipelineHandler(APIHandler):
         status=HTTPStatus.ACCEPTED,
     )
     async def post(self, key: str, body: NewRun) -> records.PipelineRun:
-        return await self.manager.pipelines.runs.create(self.caller, key, body.parameters)
+        return await self.manager.pipelines.runs.create(
+            self.caller, key, body.parameters, accepts_files=body.accepts_files
+        )
 
 
 class RunsHandler(APIHandler):

@@ -17,7 +17,7 @@ from ..base import APIHandler, operation
 from ..fields import Body, NameText, ResponseModel, ShortText
 from ..serving.bodies import EmptyBody
 from .pipelines import ParameterValue
-from .runs import NewRun, Parameters
+from .runs import Parameters, RunParameters
 
 _TAG = "pipelines"
 
@@ -144,12 +144,12 @@ class TriggerCallsHandler(APIHandler):
         "Run the pipeline of a trigger; the headers Bai-Timestamp and Bai-Signature sign the "
         "request",
         tag=_TAG,
-        body=NewRun,
+        body=RunParameters,
         returns=PipelineTriggerCall,
         status=HTTPStatus.ACCEPTED,
         is_open=True,
     )
-    async def post(self, key: str, body: NewRun) -> records.PipelineTriggerCall:
+    async def post(self, key: str, body: RunParameters) -> records.PipelineTriggerCall:
         headers = self.request.headers
         return await self.manager.pipelines.triggers.call(
             key,

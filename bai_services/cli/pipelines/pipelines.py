@@ -256,6 +256,12 @@ async def delete(connection: Connection, name: str, *, as_json: bool) -> None:
 @click.option(
     "-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter."
 )
+@click.option(
+    "--accept-files",
+    "accepts_files",
+    is_flag=True,
+    help="Accept files that users with a lower role can change.",
+)
 @click.option("--watch", "is_watched", is_flag=True, help="Show the tasks until the run ends.")
 @json_option
 @connected
@@ -264,12 +270,14 @@ async def run(
     name: str,
     *,
     parameters: tuple[str, ...],
+    accepts_files: bool,
     is_watched: bool,
     as_json: bool,
 ) -> None:
     """Run a pipeline."""
     given = parse_pairs(parameters, "--parameter", "epochs=3")
-    made = await connection.client.post(f"{_path(name)}/runs", {"parameters": given})
+    body = {"parameters": given, "accepts_files": accepts_files}
+    made = await connection.client.post(f"{_path(name)}/runs", body)
     if is_watched:
         await _watch(connection.client, made["id"], as_json=as_json)
         return

@@ -18,6 +18,8 @@ from .parameters import given_value, reference_of
 from .states import RunStatus
 
 MAX_TRIGGERS_PER_PIPELINE = 20
+# Maximum number of a user's file triggers, because each one searches a folder every few seconds.
+MAX_FILE_TRIGGERS_PER_USER = 50
 MAX_CALL_BYTES = 64 * 1024
 # A call is valid for this time before and after its timestamp.
 WINDOW_SECONDS = 300

@@ -231,6 +231,14 @@ class CustomImageStore:
             rows = await tx.execute(_ROWS.where(_IS_OPEN).order_by(custom_images.c.created_at))
             return [CustomImageRow(**row) for row in rows.mappings()]
 
+    async def known_images(self) -> set[str]:
+        """Return the names of the images of commits that are open or done, and of all registered
+        images.
+        """
+        rows = sa.union(sa.select(custom_images.c.image).where(_COUNTS), sa.select(images.c.name))
+        async with self._db.read() as tx:
+            return set(await tx.scalars(rows))
+
     async def fail_abandoned(self, now: datetime, message: str) -> None:
         """Fail the open commits whose session ended long ago."""
         is_live = sa.exists().where(

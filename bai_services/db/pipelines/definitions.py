@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, Conflict, NotFound, QuotaExceeded
-from bai_services.core.folders.vfolders import VfolderStatus
+from bai_services.core.folders.vfolders import Permission, VfolderStatus
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.pipelines.records import (
     MAX_PIPELINES_PER_SCOPE,
@@ -29,8 +29,8 @@ from ..database import Database
 from ..integrity import delete_unused, raise_on_violation, update_version
 from ..listing import Listing
 from ..records import records
-from ..tables.accounts import projects, users
-from ..tables.folders import vfolders
+from ..tables.accounts import memberships, projects, users
+from ..tables.folders import vfolder_grants, vfolders
 from ..tables.pipelines import pipeline_runs, pipeline_versions, pipelines
 
 OPEN_RUNS = sorted(set(RunStatus) - RUN_ENDED)
@@ -80,6 +80,7 @@ FOLDER_ID = (
     .scalar_subquery()
     .label("vfolder_id")
 )
+_WRITABLE = sorted(each for each in Permission if each.is_writable)
 _LARGE = ("definition", "parsed")
 
 
@@ -192,6 +193,30 @@ class PipelineStore:
                 candidates=[row.id for row in found],
             )
         return first
+
+    async def writer_roles(self, folder_id: str) -> frozenset[Role]:
+        """Return the roles of the users who may change the files of a project's folder: members, if
+        the folder is writable, and users with a writable grant.
+        """
+        has_grant = sa.exists().where(
+            vfolder_grants.c.vfolder_id == vfolders.c.id, vfolder_grants.c.user_id == users.c.id
+        )
+        members = (
+            sa.select(users.c.role)
+            .join_from(vfolders, memberships, memberships.c.project_id == vfolders.c.project_id)
+            .join(users, memberships.c.user_id == users.c.id)
+            .where(vfolders.c.id == folder_id, vfolders.c.permission.in_(_WRITABLE), ~has_grant)
+        )
+        granted = (
+            sa.select(users.c.role)
+            .join_from(vfolder_grants, users, vfolder_grants.c.user_id == users.c.id)
+            .where(
+                vfolder_grants.c.vfolder_id == folder_id,
+                vfolder_grants.c.permission.in_(_WRITABLE),
+            )
+        )
+        async with self._db.read() as tx:
+            return frozenset(map(Role, await tx.scalars(sa.union(members, granted))))
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
         """Insert a pipeline.

@@ -13,16 +13,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
-from bai_services.core.errors import NotFound
+from bai_services.core.errors import NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.pipelines.definition import Value
 from bai_services.core.pipelines.states import RUN_ENDED, RunStatus
 from bai_services.core.pipelines.triggers import (
+    MAX_FILE_TRIGGERS_PER_USER,
     MAX_TRIGGERS_PER_PIPELINE,
     RunResult,
     TriggerKind,
 )
 
+from ..accounts.user_domains import lock_active
 from ..audit import record
 from ..database import Database
 from ..records import first_record, records
@@ -150,11 +152,15 @@ class PipelineTriggerStore:
         AlreadyExists
             If the pipeline has a trigger with that name.
         QuotaExceeded
-            If the pipeline has too many triggers.
+            If the pipeline has too many triggers, or the owner too many triggers of files.
         NotFound
             If the pipeline no longer exists.
+        Conflict
+            If the owner is no longer active.
         """
         async with self._db.write() as tx:
+            if values["kind"] == TriggerKind.FILE:
+                await _check_file_triggers(tx, values["owner_id"])
             await insert_with_limit(
                 tx,
                 pipeline_triggers,
@@ -302,6 +308,22 @@ async def _add_files(tx: AsyncConnection, key: str, files: Mapping[str, str | No
 
 def _hash(path: str) -> str:
     return hashlib.sha256(path.encode()).hexdigest()
+
+
+async def _check_file_triggers(tx: AsyncConnection, owner_id: str) -> None:
+    # Of two concurrent requests, the second must count the trigger of the first.
+    await lock_active(tx, owner_id)
+    is_watching = pipeline_triggers.c.kind == TriggerKind.FILE
+    count = await tx.scalar(
+        sa.select(sa.func.count())
+        .select_from(pipeline_triggers)
+        .where(pipeline_triggers.c.owner_id == owner_id, is_watching)
+    )
+    if int(count or 0) >= MAX_FILE_TRIGGERS_PER_USER:
+        raise QuotaExceeded(
+            f"you have {MAX_FILE_TRIGGERS_PER_USER} triggers of files; delete some",
+            limit=MAX_FILE_TRIGGERS_PER_USER,
+        )
 
 
 def _row(*, owner_role: str, kind: str, result: str, **columns: Any) -> PipelineTriggerRow:

@@ -18,6 +18,7 @@ from bai_services.core.cluster.custom_images import (
     check_commit_labels,
     check_custom_name,
     custom_image_name,
+    is_custom_name,
     labels_of,
 )
 from bai_services.core.cluster.registries import registry_host
@@ -27,6 +28,7 @@ from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.sessions.lifecycle import SessionType, Status
 from bai_services.db.cluster.custom_images import CustomImageRow, CustomImageStore
+from bai_services.db.cluster.image_pulls import ImagePullStore
 from bai_services.db.cluster.images import ImageRow, ImageStore
 from bai_services.db.cluster.registries import RegistryStore
 from bai_services.db.sessions.rows import SessionKernels
@@ -38,11 +40,14 @@ from ..sessions.sessions import Sessions, target_of
 from .pull_secrets import PullSecrets
 
 COMMIT = "commit"
+DISCARD = "discard"
 PUSH_STAGE = "push"
 MAX_MESSAGE_CHARACTERS = 500
 MAX_DIGEST_CHARACTERS = 128
 # Another manager may have created commits, so the open ones are read again after this time.
 CACHE_TTL_SECONDS = 5.0
+# Interval of the search for images whose commit was cancelled or whose custom image was deleted.
+DISCARD_SECONDS = 60.0
 
 
 class CustomImages:
@@ -71,11 +76,16 @@ class CustomImages:
         self._secrets = secrets
         self._registry = registry
         self._max_bytes = max_bytes
+        # Shorter in tests.
+        self.discard_seconds = DISCARD_SECONDS
         self._wake = wake
         self._clock = context.clock
         self._audit = context.audit
         # Open commits by agent, and the monotonic time at which they were read.
         self._open: tuple[float, Mapping[str, Sequence[CustomImageRow]]] | None = None
+        self._agents = ImagePullStore(context.database)
+        # Images to remove by agent, and the monotonic time at which they were read.
+        self._discarded: tuple[float, Mapping[str, Sequence[str]]] | None = None
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[CustomImage]:
         """Return the caller's custom images, those of the users that the caller may see, and those
@@ -217,7 +227,7 @@ class CustomImages:
         return _shown(changed)
 
     async def delete(self, caller: Caller, key: str) -> None:
-        """Delete a custom image; agents evict their copies when nobody uses them."""
+        """Delete a custom image; agents remove their copies when no container uses them."""
         row = await self._changeable(caller, key)
         await self._store.delete(row.id, self._entry(caller, "delete", row))
 
@@ -232,8 +242,20 @@ class CustomImages:
         """Read the open commits again at the next poll of an agent."""
         self._open = None
 
+    async def _unknown_images(self) -> Mapping[str, Sequence[str]]:
+        """Return the custom images on agents that are not in the database, by agent."""
+        # First the agents: the commit of each of their images has begun.
+        agents = await self._agents.agents()
+        known = await self._store.known_images()
+        return {
+            agent.agent_id: [
+                name for name in agent.digests if is_custom_name(name) and name not in known
+            ]
+            for agent in agents
+        }
+
     async def work_items(self, agent_id: str) -> list[dict[str, Any]]:
-        """Return the open commits of an agent."""
+        """Return the open commits of an agent, and the images that it must remove."""
         if self._open is None or time.monotonic() - self._open[0] > CACHE_TTL_SECONDS:
             rows = await self._store.open()
             if rows:
@@ -243,7 +265,14 @@ class CustomImages:
             for row in rows:
                 by_agent.setdefault(row.agent_id, []).append(row)
             self._open = time.monotonic(), by_agent
-        return [
+        discarded = self._discarded
+        if discarded is None or time.monotonic() - discarded[0] > self.discard_seconds:
+            discarded = self._discarded = time.monotonic(), await self._unknown_images()
+        discards = [
+            {"id": f"{DISCARD}-{name}", "kind": DISCARD, "image": name}
+            for name in discarded[1].get(agent_id, ())
+        ]
+        return discards + [
             {
                 **self._request(row).to_json(),
                 "kind": COMMIT,

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
-from bai_services.core.accounts.roles import Caller, Owner, Target, reaches, roles_above
+from bai_services.core.accounts.roles import (
+    Caller,
+    Owner,
+    Role,
+    Target,
+    reaches,
+    roles_above,
+)
 from bai_services.core.errors import Forbidden
 from bai_services.core.pipelines.definition import PipelineDefinition
 from bai_services.core.pipelines.parameters import resolve
@@ -16,6 +23,8 @@ from ..accounts import authorizer
 
 Verb = Literal["run", "write", "delete"]
 
+# In the details of an error: the request is allowed with ``accept_files``.
+ACCEPT_FILES = "pipeline.accept-files"
 # Actions on pipelines that belong to a user, and to a project.
 _ACTIONS: dict[Verb, tuple[str, str]] = {
     "run": ("pipeline.write", "project-pipeline.run"),
@@ -49,6 +58,27 @@ def require(caller: Caller, verb: Verb, row: PipelineRow) -> None:
         raise Forbidden(
             f"a user with the role {row.author_role} has saved pipeline {row.name}; with the role "
             f"{caller.role}, save it yourself before you run it"
+        )
+
+
+def require_trusted_files(caller: Caller, row: PipelineRow, writers: Collection[Role]) -> None:
+    """Raise an error if users with a lower role may change the files of a project's pipeline.
+
+    ``writers``: the roles of the users who may write to its folder. The tasks execute these files
+    with the permissions of the caller.
+
+    Raises
+    ------
+    Forbidden
+        If the caller must check and accept the files first.
+    """
+    lower = sorted(r for r in writers if caller.role in roles_above(r, "user.write"))
+    if lower:
+        raise Forbidden(
+            f"users with the role {', '.join(lower)} can change the files of pipeline {row.name}, "
+            "and its tasks execute them with your permissions; check the files and accept them, or "
+            "make the folder read-only for members",
+            action=ACCEPT_FILES,
         )
 
 

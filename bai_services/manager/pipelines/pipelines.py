@@ -39,7 +39,7 @@ from ..accounts.projects import Projects
 from ..context import ManagerContext
 from ..folders.vfolders import VFolders
 from ..sessions.requests.options import Options
-from .access import can_write, reader_of, require
+from .access import can_write, reader_of, require, require_trusted_files
 
 _FOLDER_NAME_CHARACTERS = 40
 _ID_CHARACTERS = 8
@@ -223,6 +223,14 @@ class Pipelines:
         if "\0" in key:
             raise no_pipeline(key)
         return await self._store.find(key, reader)
+
+    async def require_trusted_files(self, caller: Caller, row: PipelineRow) -> None:
+        """Raise ``Forbidden`` if users with a lower role may change the files that the tasks of a
+        project's pipeline execute with the permissions of the caller.
+        """
+        if row.owner_id is None and row.vfolder_id is not None:
+            writers = await self._store.writer_roles(row.vfolder_id)
+            require_trusted_files(caller, row, writers)
 
     async def ownership(self, caller: Caller, spec: Mapping[str, Any]) -> Ownership:
         """Return who owns a new pipeline or template; raise ``Forbidden`` if the caller may not

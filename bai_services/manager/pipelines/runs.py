@@ -93,10 +93,12 @@ class PipelineRuns:
         *,
         run_id: str | None = None,
         cause: str = "",
+        accepts_files: bool = False,
     ) -> PipelineRun:
         """Run a pipeline.
 
-        ``cause``: the schedule or trigger that creates the run.
+        ``cause``: the schedule or trigger that creates the run. ``accepts_files``: the caller
+        accepts files that users with a lower role can change.
 
         Raises
         ------
@@ -106,6 +108,8 @@ class PipelineRuns:
             If a parameter is missing or not valid.
         Conflict
             If the folder of the pipeline was removed.
+        Forbidden
+            If the caller may not run the pipeline, or must accept its files.
         QuotaExceeded
             If the caller has too many runs that have not ended.
         """
@@ -117,6 +121,8 @@ class PipelineRuns:
             raise Conflict(
                 f"the folder of pipeline {row.name} was removed; save the pipeline to create one"
             )
+        if not accepts_files:
+            await self._pipelines.require_trusted_files(caller, row)
         definition = PipelineDefinition.from_json(row.parsed)
         values = resolve(definition, parameters)
         if names_of(definition):
@@ -124,6 +130,9 @@ class PipelineRuns:
             definition = await asyncio.to_thread(expanded, root, values)
         plan = Plan.of(definition, values)
         run_id = run_id or str(uuid.uuid4())
+        details: dict[str, Any] = {"cause": cause} if cause else {}
+        if accepts_files:
+            details["accepts_files"] = True
         entry = self._audit.entry(
             caller,
             "pipeline.run",
@@ -132,7 +141,7 @@ class PipelineRuns:
             owner_id=caller.user_id,
             name=row.name,
             version=row.version,
-            **({"cause": cause} if cause else {}),
+            **details,
         )
         await self._store.create(
             row, run_id, plan, self._clock(), entry, owner_id=caller.user_id, cause=cause

@@ -63,6 +63,7 @@ class PipelineSchedules:
         """
         pipeline = await self._pipelines.find(caller, spec["pipeline"])
         require(caller, "run", pipeline)
+        await self._pipelines.require_trusted_files(caller, pipeline)
         now = self._clock()
         values = {
             "id": str(uuid.uuid4()),

@@ -123,6 +123,7 @@ class PipelineTriggers:
         """
         pipeline = await self._pipelines.find(caller, spec["pipeline"])
         require(caller, "run", pipeline)
+        await self._pipelines.require_trusted_files(caller, pipeline)
         kind = TriggerKind(spec.get("kind", TriggerKind.WEBHOOK))
         _check_fields(kind, spec)
         is_webhook = kind is TriggerKind.WEBHOOK

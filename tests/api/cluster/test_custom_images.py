@@ -134,6 +134,40 @@ async def test_reports_of_a_cancelled_commit_are_rejected(api: Api, agent: FakeA
         await user.post(f"/custom-images/{made['id']}/cancel")
 
 
+async def test_agents_remove_images_of_deleted_custom_images_and_cancelled_commits(
+    api: Api, agent: FakeAgent
+) -> None:
+    service = api.world.manager.cluster.custom_images
+    service.discard_seconds = 0.0
+    await start(api, agent, "my-lab")
+    user = await api.client("user")
+    left = await commit(api, agent, "left")
+    cancelled = await user.post("/sessions/my-lab/commit", {"name": "stopped"})
+    done = await commit_next(api, agent, "tools", cancelled)
+    other = "localhost/other/user/tools:0123abcd"
+    await agent.beat(images=[left["image"], cancelled["image"], done["image"], other])
+    await user.delete(f"/custom-images/{left['id']}")
+    items = await agent.work()
+    assert {(item["kind"], item["image"]) for item in items} == {
+        ("discard", left["image"]),
+        ("discard", cancelled["image"]),
+    }
+    await agent.beat(images=[done["image"], other])
+    assert await agent.work() == []
+
+
+async def commit_next(
+    api: Api, agent: FakeAgent, name: str, former: dict[str, Any]
+) -> dict[str, Any]:
+    """Cancel a commit whose agent has made the image, and commit the session again."""
+    client = await api.client("user")
+    (item,) = await agent.work(10)
+    await client.post(f"/custom-images/{former['id']}/cancel")
+    with pytest.raises(NotFound):
+        await finish(agent, item["id"])
+    return await commit(api, agent, name)
+
+
 @pytest.mark.checklist("COM-02")
 async def test_a_session_that_is_committed_is_stopped_only_by_force(
     api: Api, agent: FakeAgent

@@ -104,11 +104,48 @@ async def test_definition_of_a_lower_role_is_not_run(api: Api, admin: Client) ->
     await admin.put("/projects/vision/members/domain-admin", {})
     domain_admin = await api.client("domain-admin")
     await domain_admin.post("/pipelines", body_of("shared"))
-    await domain_admin.post("/pipelines/shared/runs", {})
+    accepting = {"accepts_files": True}
+    await domain_admin.post("/pipelines/shared/runs", accepting)
     with pytest.raises(Forbidden, match="a user with the role admin has saved"):
-        await admin.post("/pipelines/shared/runs", {})
+        await admin.post("/pipelines/shared/runs", accepting)
     await admin.patch("/pipelines/shared", {"definition": text_of("shared", APPROVAL)})
-    await admin.post("/pipelines/shared/runs", {})
+    await admin.post("/pipelines/shared/runs", accepting)
+
+
+@pytest.mark.both_databases
+async def test_administrators_accept_files_that_members_can_change(
+    admin: Client, user: Client
+) -> None:
+    await admin.put("/projects/vision/members/admin", {})
+    made = await admin.post("/pipelines", body_of("shared"))
+    runs, folder = "/pipelines/shared/runs", f"/vfolders/{made['folder']}"
+    schedule = {"pipeline": "shared", "name": "nightly", "start": "daily 02:00"}
+    trigger = {"pipeline": "shared", "name": "hook"}
+    with pytest.raises(Forbidden, match="the role user can change the files") as refused:
+        await admin.post(runs, {})
+    assert refused.value.details["action"] == "pipeline.accept-files"
+    for path, body in (("/pipeline-schedules", schedule), ("/pipeline-triggers", trigger)):
+        with pytest.raises(Forbidden, match="can change the files"):
+            await admin.post(path, body)
+    run = await admin.post(runs, {"accepts_files": True})
+    (entry,) = (await admin.get("/audit-log", action="pipeline.run", entity_id=run["id"]))["items"]
+    assert entry["details"]["accepts_files"] is True
+    # Nobody with a lower role can change the files.
+    await admin.patch(folder, {"permission": "ro"})
+    await admin.post(runs, {})
+    await admin.post("/pipeline-schedules", schedule)
+    secret = (await admin.post("/pipeline-triggers", trigger))["secret"]
+    assert secret
+    # A grant takes precedence over the permission of members.
+    await admin.put(f"{folder}/grants/user", {"permission": "rw"})
+    with pytest.raises(Forbidden, match="can change the files"):
+        await admin.post(runs, {})
+    await admin.put(f"{folder}/grants/user", {"permission": "ro"})
+    await admin.patch(folder, {"permission": "rw"})
+    await admin.post(runs, {})
+    # Members need not accept the files of others with the same role.
+    await admin.delete(f"{folder}/grants/user")
+    await user.post(runs, {})
 
 
 async def test_named_folder_must_belong_to_the_project(admin: Client) -> None:

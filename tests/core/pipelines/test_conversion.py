@@ -69,6 +69,7 @@ tasks:
 """
 
 
+@pytest.mark.checklist("TSK-03")
 def test_tasks_of_fasttrack_are_converted() -> None:
     pipeline = parse_pipeline(convert_fasttrack(FASTTRACK, "file"))
     assert (pipeline.name, pipeline.description) == ("docs-rag", "Index documents")

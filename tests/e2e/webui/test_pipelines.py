@@ -87,6 +87,37 @@ async def test_pipeline_is_written_run_and_approved(
         rest.delete(f"/pipelines/{name}")
 
 
+async def test_administrator_accepts_files_that_members_can_change(
+    opened: Opener[Entities], hub: RunningHub
+) -> None:
+    name, admin = f"pipe-{secrets.token_hex(3)}", hub.rest("admin")
+    tasks = "- {name: check, kind: approval}"
+    text = f"version: 1\nname: {name}\ntasks:\n{tasks}\n"
+    body = {"definition": text, "project": "default", "is_project_owned": True}
+    folder = checked(admin.post("/pipelines", json=body), 201)["folder"]
+    try:
+        ui = await opened(Entities, "admin", f"/pipelines?search={name}")
+        page = ui.page
+        row = page.get_by_role("row").filter(has_text=name)
+        await row.get_by_role("link", name="Run", exact=True).click()
+        dialog = page.get_by_role("dialog")
+        start = dialog.get_by_role("button", name="Run", exact=True)
+        await start.click()
+        await dialog.get_by_text("Members can change the files").wait_for()
+        await expect(start).to_be_disabled()
+        await dialog.get_by_role("checkbox", name="I have checked the files").check()
+        await start.click()
+        run = page.get_by_role("dialog").filter(has_text="Cancel run")
+        await run.get_by_role("button", name="Approve").click()
+        # The button that identifies the drawer disappears.
+        await page.get_by_role("dialog").get_by_text("Succeeded").first.wait_for()
+    finally:
+        for each in checked(admin.get(f"/pipeline-runs?pipeline={name}"), 200)["items"]:
+            admin.delete(f"/pipeline-runs/{each['id']}")
+        admin.delete(f"/pipelines/{name}")
+        admin.delete(f"/vfolders/{folder}")
+
+
 GRAPH = """\
 version: 1
 name: {name}

@@ -141,3 +141,21 @@ async def test_number_of_triggers_is_limited(
     monkeypatch.setattr("bai_services.db.pipelines.triggers.MAX_TRIGGERS_PER_PIPELINE", 1)
     with pytest.raises(QuotaExceeded):
         await triggered.user.post("/pipeline-triggers", {**body, "name": "other"})
+
+
+@pytest.mark.both_databases
+async def test_number_of_file_triggers_of_a_user_is_limited(
+    triggered: Triggered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bai_services.db.pipelines.triggers.MAX_FILE_TRIGGERS_PER_USER", 1)
+    user = triggered.user
+    await user.post("/vfolders", {"name": "inbox"})
+    await user.post("/pipelines", {"definition": TEXT.replace("train", "second")})
+    body = {"name": "new", "kind": "file", "folder": "inbox", "pattern": "*.csv"}
+    made = await user.post("/pipeline-triggers", {**body, "pipeline": "train"})
+    with pytest.raises(QuotaExceeded, match="you have 1 triggers of files"):
+        await user.post("/pipeline-triggers", {**body, "pipeline": "second"})
+    # Other kinds are not limited.
+    await user.post("/pipeline-triggers", {"pipeline": "second", "name": "push"})
+    await user.delete(f"/pipeline-triggers/{made['id']}")
+    await user.post("/pipeline-triggers", {**body, "pipeline": "second"})

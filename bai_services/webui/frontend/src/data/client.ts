@@ -14,6 +14,8 @@ interface ErrorDetails {
   field?: string;
   /** All invalid fields of the request body. */
   problems?: { field: string; problem: string }[];
+  /** The action that is not allowed. */
+  action?: string;
   /** Why an account is refused, for example "inactive". */
   reason?: string;
   /** The current version of an object that another user has changed. */

@@ -108,8 +108,8 @@ export function useConvertPipeline() {
 
 export function useRunPipeline(key: string) {
   return useMutation({
-    mutationFn: (parameters: Record<string, string>) =>
-      unwrap(api.POST('/pipelines/{key}/runs', { ...at(key), body: { parameters } })),
+    mutationFn: (body: Schemas['NewRun']) =>
+      unwrap(api.POST('/pipelines/{key}/runs', { ...at(key), body })),
     onSettled: refresh
   });
 }

@@ -20,6 +20,9 @@ import { NODE_TYPES, type TaskNode } from './TaskGraph';
 const KINDS = ['command', 'notebook', 'approval', 'pipeline'] as const;
 // A new task is hidden until it is measured.
 const MAX_FOCUS_FRAMES = 60;
+// The dots of the background take a quarter of the time of a frame. In a large graph, they are
+// smaller than a pixel.
+const MAX_DOTTED_TASKS = 100;
 const DELETE_KEYS = ['Delete', 'Backspace'];
 
 /** Positions of tasks that the user has moved, by name. */
@@ -256,7 +259,7 @@ function Graph(props: GraphEditorProps) {
           minZoom={0.05}
           proOptions={{ hideAttribution: true }}
         >
-          <Background />
+          {tasks.length <= MAX_DOTTED_TASKS && <Background />}
           <Controls showInteractive={false} />
         </ReactFlow>
       </div>

@@ -77,7 +77,8 @@ function OpenedApp({ made, title }: { made: RunApp; title: string }) {
   const state = session && t(`status.${session.status}`, session.status);
   return (
     <Alert
-      type={session && isEnded(session) ? 'error' : 'info'}
+      // The user may have stopped it.
+      type={session?.status === 'ERROR' ? 'error' : 'info'}
       showIcon
       title={
         <Flex wrap gap="small" align="center">

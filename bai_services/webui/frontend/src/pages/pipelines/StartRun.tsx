@@ -1,8 +1,14 @@
-import { Form, Input, Modal, Skeleton } from 'antd';
+import { useState } from 'react';
+import { Alert, Checkbox, Flex, Form, Input, Modal, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { ApiError } from '../../data/client';
 import { pipelineQuery, useRunPipeline, type Pipeline } from '../../data/pipelines/pipelines';
+
+// In the details of an error: the request is allowed with `accepts_files`.
+const ACCEPT_FILES = 'pipeline.accept-files';
 
 type Parameter = Pipeline['parameters'][number];
 
@@ -18,13 +24,24 @@ export function StartRun({ pipelineId, onClose, onDone }: StartRunProps) {
   const [form] = Form.useForm<Record<string, string>>();
   const { data, error } = useQuery(pipelineQuery(pipelineId));
   const run = useRunPipeline(pipelineId);
+  // Whether users with a lower role can change the files, and whether the user accepts them.
+  const [isAsked, setAsked] = useState(false);
+  const [accepts, setAccepts] = useState(false);
   const submit = (values: Record<string, string | undefined>) => {
     const given = Object.entries(values).filter(
       (entry): entry is [string, string] => entry[1] !== undefined
     );
-    run.mutate(Object.fromEntries(given), { onSuccess: made => onDone(made.id) });
+    run.mutate(
+      { parameters: Object.fromEntries(given), accepts_files: accepts },
+      { onSuccess: made => onDone(made.id) }
+    );
   };
-  const failure = run.error ?? error;
+  const isRefused = run.error instanceof ApiError && run.error.details.action === ACCEPT_FILES;
+  // The question remains while the answer is sent.
+  if (isRefused && !isAsked) {
+    setAsked(true);
+  }
+  const failure = isRefused ? error : (run.error ?? error);
   return (
     <Modal
       open
@@ -34,7 +51,29 @@ export function StartRun({ pipelineId, onClose, onDone }: StartRunProps) {
       cancelText={t('entities.cancel')}
       onOk={form.submit}
       confirmLoading={run.isPending}
+      okButtonProps={{ disabled: isAsked && !accepts }}
     >
+      {isAsked && (
+        <Alert
+          type="warning"
+          showIcon
+          style={{ marginBottom: 16 }}
+          title={t('pipelines.accept-files-title')}
+          description={
+            <Flex vertical gap="small" align="start">
+              {t('pipelines.accept-files-text')}
+              {data?.folder && (
+                <Link to="/data" search={{ folder: data.folder }} target="_blank">
+                  {t('pipelines.accept-files-folder')}
+                </Link>
+              )}
+              <Checkbox checked={accepts} onChange={({ target }) => setAccepts(target.checked)}>
+                {t('pipelines.accept-files')}
+              </Checkbox>
+            </Flex>
+          }
+        />
+      )}
       {failure && <ErrorNotice error={failure} />}
       {!data && !error && <Skeleton active />}
       {data && (
