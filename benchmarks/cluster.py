@@ -31,6 +31,7 @@ from .served import Served
 
 _DEVICES = 8
 _FIRST_BATCH = 50
+_CLIENTS = 10
 _WARM_UP_ROUNDS = 1
 # More than a minute: once a minute, the manager compares all devices with the database.
 _MEASURED_ROUNDS = 7
@@ -74,8 +75,11 @@ async def _heartbeat_load(count: int) -> dict[str, float]:
         tempfile.TemporaryDirectory() as folder,
         Served(Path(folder), f"sqlite+aiosqlite:///{folder}/bai.sqlite") as served,
     ):
-        client = Client(served.url, Token(AGENT_TOKEN))
-        agents = [FakeAgent(client, f"a{n}", devices=_devices(n)) for n in range(count)]
+        # A client has at most 100 connections.
+        clients = [Client(served.url, Token(AGENT_TOKEN)) for _ in range(_CLIENTS)]
+        agents = [
+            FakeAgent(clients[n % _CLIENTS], f"a{n}", devices=_devices(n)) for n in range(count)
+        ]
         # The first heartbeats create the agents; they are answered in batches.
         for first in range(0, count, _FIRST_BATCH):
             await asyncio.gather(*(agent.beat() for agent in agents[first : first + _FIRST_BATCH]))
@@ -94,7 +98,8 @@ async def _heartbeat_load(count: int) -> dict[str, float]:
             if number >= _WARM_UP_ROUNDS:
                 used += served.ask("cpu")["seconds"] - before
                 seconds += time.monotonic() - begun
-        await client.close()
+        for client in clients:
+            await client.close()
     return {
         f"agents_{count}_core_percent": round(100 * used / seconds, 1),
         "heartbeat_interval_seconds": interval,

@@ -33,7 +33,7 @@ from ..usage.reports import admin_endpoint_usage, admin_usage, price
 from .audit import audit
 from .cluster import cluster, invitations, invite, uninvite
 from .config import config
-from .entities import AGENT, ENTITIES, USER, Entity
+from .entities import AGENT, ENTITIES, PROVISIONED_MACHINE, USER, Entity
 from .fields import Field, FieldKind, validate_value
 from .idle_checkers import IDLE_CHECKER_COMMANDS
 from .image_prunes import image_prune
@@ -225,6 +225,8 @@ def _list(entity: Entity) -> click.Command:
 
 def _creation_hint(entity: Entity) -> str:
     """Return the hint for an empty list of entities."""
+    if entity is PROVISIONED_MACHINE:
+        return f"no {entity.plural} yet; the manager starts them when sessions need them"
     if not entity.can_create:
         return f"no {entity.plural} yet; an agent appears here when it connects to the manager"
     return f"no {entity.plural} yet; see: bai admin {entity.command} create --help"
@@ -270,13 +272,19 @@ def _delete(entity: Entity) -> click.Command:
         output.print_done(f"{entity.noun} {key} deleted", done, as_json=as_json)
 
     text = f"Delete {with_article(entity.noun)}."
+    if entity is PROVISIONED_MACHINE:
+        text = "Stop a machine as soon as it has no sessions; it gets no new ones."
     return _command(entity, "delete", delete, text, [_key_argument(entity)], entity.example_key)
 
 
 def _entity_group(entity: Entity) -> click.Group:
     group = CommandGroup(entity.command, help=entity.summary)
-    factories = (_create, _list, _show, _update, _delete)
-    for command_of in factories if entity.can_create else factories[1:]:
+    factories = [_list, _show, _delete]
+    if entity.fields:
+        factories.append(_update)
+    if entity.can_create:
+        factories.append(_create)
+    for command_of in factories:
         group.add_command(command_of(entity))
     return group
 
@@ -286,7 +294,7 @@ admin.add_command(replay_scaling_command, "replay-scaling")
 admin.add_command(admin_usage)
 admin.add_command(admin_endpoint_usage)
 admin.add_command(price)
-for _entity in ENTITIES:
+for _entity in (*ENTITIES, PROVISIONED_MACHINE):
     _command_group = _entity_group(_entity)
     admin.add_command(_command_group)
     if _entity.alias:
