@@ -77,7 +77,9 @@ class Provisioning:
         self._monotonic = monotonic_of(context.clock)
         self._audit = context.audit
         self._capacity_changed = context.capacity_changed
-        self._hub_url = f"{settings.public_origin}{settings.hub_base_url}"
+        self._hub_url = (
+            f"{settings.public_origin}{settings.hub_base_url}" if settings.public_origin else ""
+        )
         self.command = (
             ProvisioningCommand(
                 settings.provisioning_command, settings.provisioning_timeout_seconds
@@ -249,15 +251,19 @@ class Provisioning:
         valid = timedelta(seconds=group.options.join_seconds)
         invitation = await self._joins.invite_machine(machine.id, group.name, valid)
         await self._store.set(machine.id, invitation_id=invitation.id)
+        token = invitation.token
         request = {
             "action": "start",
             "machine": _described(machine, group),
-            "join": {"url": self._hub_url, "token": invitation.token},
+            "join": {"url": self._hub_url, "token": token},
         }
         try:
             response = await self.command.run(request)
         except CommandFailed as error:
-            facts = {"reason": MachineReason.START_FAILED, "message": str(error)}
+            facts = {
+                "reason": MachineReason.START_FAILED,
+                "message": str(error).replace(token, "[secret]"),
+            }
             await self._apply(machine, MachineEvent.GIVEN_UP, self._clock(), **facts)
         else:
             reference = str(response.get("reference", ""))[:MAX_REFERENCE_CHARACTERS]

@@ -14,6 +14,7 @@ from bai_services.client import Client
 from bai_services.core.errors import Conflict, InvalidRequest, NotFound
 from bai_services.manager.cluster.provisioning_command import (
     MAX_OUTPUT_BYTES,
+    PREFIX,
     CommandFailed,
     ProvisioningCommand,
     command_environment,
@@ -30,6 +31,7 @@ cat >> calls; echo >> calls
 mode=$(cat mode)
 case $mode in
 fail) echo "no capacity in this zone" >&2; exit 3;;
+leak) tail -n 1 calls >&2; exit 3;;
 *) echo '{{"reference": "vm-7"}}';;
 esac
 """
@@ -207,6 +209,15 @@ async def test_failed_calls_are_reported(cloud: Cloud, user: Client) -> None:
     assert await cloud.statuses() == ["failed"]
 
 
+async def test_message_of_the_command_does_not_show_the_token(cloud: Cloud, user: Client) -> None:
+    cloud.set_mode("leak")
+    await start(user, "first")
+    await cloud.step()
+    ((machine,), (call, *_)) = await cloud.machines(), cloud.calls()
+    assert "[secret]" in machine["message"]
+    assert call["join"]["token"] not in machine["message"]
+
+
 async def test_calls_are_repeated_after_a_restart(
     cloud: Cloud, user: Client, tmp_path: Path
 ) -> None:
@@ -295,7 +306,7 @@ def test_environment_of_the_command_has_no_secrets() -> None:
         "PATH": "/bin",
         "BAI_DATABASE_URL": "postgresql://secret",
         "JUPYTERHUB_API_TOKEN": "secret",
-        "BAI_PROVISIONING_ENV_REGION": "eu",
-        "BAI_PROVISIONING_ENV_": "x",
+        f"{PREFIX}REGION": "eu",
+        PREFIX: "x",
     }
     assert command_environment(environ) == {"PATH": "/bin", "REGION": "eu"}
