@@ -90,6 +90,10 @@ environment = {name: text for name, text in os.environ.items() if name.startswit
 # Only the creation of the demo needs this variable, and the demo has already been created.
 environment.pop("BAI_DEMO_PASSWORD", None)
 gateway_environment = for_gateway(environment)
+# The variables of the provisioning command may contain secrets of a provider.
+agent_environment = {
+    name: text for name, text in environment.items() if not name.startswith("BAI_PROVISIONING_")
+}
 # The supervisor restarts a killed service at once; the Hub checks services only every 30 seconds.
 supervised = [sys.executable, "-m", "bai_services.system.supervisor"]
 c.JupyterHub.services = [
@@ -98,7 +102,7 @@ c.JupyterHub.services = [
     {
         "name": "bai-agent",
         "command": [*supervised, "bai_services:agent"],
-        "environment": environment,
+        "environment": agent_environment,
     },
     {
         "name": "bai",

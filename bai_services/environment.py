@@ -64,6 +64,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     optional["public_origin"] = _public_origin(environ)
     optional["gateway_domain"] = environ.get("BAI_GATEWAY_DOMAIN", "").strip(".").lower()
     optional["swarm_host"] = _docker_url(environ, "BAI_SWARM_HOST")
+    optional["provisioning_command"] = _command(environ, "BAI_PROVISIONING_COMMAND")
     optional["prometheus_url"] = _prometheus_url(environ)
     if scopes:
         optional["hub_access_scopes"] = _scopes("JUPYTERHUB_OAUTH_ACCESS_SCOPES", scopes)
@@ -112,6 +113,13 @@ def _scopes(variable: str, text: str) -> frozenset[str]:
     if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
         raise SystemExit(f"{variable} must be a JSON list of scopes, not {text!r}")
     return frozenset(scopes)
+
+
+def _command(environ: Mapping[str, str], variable: str) -> str:
+    path = environ.get(variable, "")
+    if path and not Path(path).is_absolute():
+        raise ValueError(f"{variable} must be the absolute path of a program, not {path!r}")
+    return path
 
 
 def _public_origin(environ: Mapping[str, str]) -> str:

@@ -226,6 +226,9 @@ class TextTemplate(Enum):
     AGENTS_NOT_DESIGNATED = "{count} not among the designated agents ({names})"
 
     # Suggestions for an earlier start
+    MACHINE_STARTING = (
+        "{parts}; a machine is being started for this resource group since {started_at}"
+    )
     TRY_GROUP = "resource group {group} has capacity for it now"
     TRY_LESS = "it would start now with {slots}"
     TRY_PRESET = "it would start now with the preset {preset} ({slots})"

@@ -89,6 +89,9 @@ class Settings:
     mail: MailServer | None = None
     # Docker URL of a manager of the nodes' Swarm; empty: the installation has no Swarm.
     swarm_host: str = ""
+    # Program that starts and stops machines; empty: none. It is killed after the time-out.
+    provisioning_command: str = ""
+    provisioning_timeout_seconds: float = 300.0
     # Whether users may list the agents of their resource groups.
     shows_agents: bool = False
     # Whether the web UI masks names and e-mail addresses of users.

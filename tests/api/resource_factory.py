@@ -14,6 +14,7 @@ from typing import Any, Self
 from bai_services.client import Client
 from bai_services.core.cluster.custom_images import CommitStatus
 from bai_services.db.tables.cluster import custom_images
+from bai_services.db.tables.provisioning import provisioned_machines
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -240,6 +241,24 @@ class ResourceFactory:
 
     async def agent_invitation(self) -> str:
         return str((await self._admin.post("/agent-invitations", {}))["id"])
+
+    async def provisioned_machine(self) -> str:
+        """A machine that is being started."""
+        database = self._api.world.manager.database
+        values = {
+            "id": str(uuid.uuid4()),
+            "created_at": self._api.world.clock(),
+            "resource_group": "default",
+            "status": "starting",
+            "status_changed_at": self._api.world.clock(),
+            "slots": {"cpu": 1000},
+            "reference": "vm-1",
+            "reason": "",
+            "message": "",
+        }
+        async with database.write() as tx:
+            await tx.execute(provisioned_machines.insert().values(values))
+        return str(values["id"])
 
     async def joined_agent(self) -> str:
         """An agent that has joined with an invitation and has sent no heartbeat."""

@@ -73,6 +73,7 @@ CREATORS = {
     "agents": "agent",
     "agent-invitations": "agent_invitation",
     "agent-joins": "joined_agent",
+    "provisioned-machines": "provisioned_machine",
     "images": "image",
     "image-aliases": "alias",
     "custom-images": "custom_image",

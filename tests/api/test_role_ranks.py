@@ -137,6 +137,7 @@ UNOWNED_RESOURCES = (
     "agents",
     "agent-invitations",
     "cluster-checks",
+    "provisioned-machines",
     "agent-joins",
     "agent-summaries",
     "agent-totals",

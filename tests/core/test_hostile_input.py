@@ -564,6 +564,8 @@ NOT_FROM_USERS = {
     # Names of resource groups and images that the database has, and work items of the manager.
     "cluster.image_store.PruneRequest.from_json",
     "cluster.registries.is_in_scope",
+    "scheduling.machine_demand.machines_needed",
+    "scheduling.machine_demand.new_agent",
     "scheduling.other_groups.in_group",
     "scheduling.overflow.targets",
     # Their arguments come from definitions that a parser has checked.

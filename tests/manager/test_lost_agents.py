@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from bai_services.core.listing import ListQuery
 from bai_services.core.sessions.end_reason import EndReason, SessionEnd
 from bai_services.core.sessions.lifecycle import Event, SessionType, Status
 from bai_services.core.sessions.lost_agents import MAX_LOST_AGENTS
 from bai_services.core.sessions.records import Session
 from tests.testbed.fake_agent import FakeAgent
-from tests.testbed.manager import HUB
+from tests.testbed.manager import HUB, SUPERADMIN
 from tests.testbed.wait import wait_until_async
 
 from .test_hub_servers import Cluster, cluster, key_of
@@ -19,6 +20,7 @@ from .test_hub_servers import Cluster, cluster, key_of
 __all__ = ["cluster"]
 
 BATCH = {"type": SessionType.BATCH, "startup_command": "true"}
+REQUEUED = {"action": "session.requeue"}
 HUB_STARTS, AGENT_STARTS = False, True
 Item = dict[str, Any]
 
@@ -103,6 +105,10 @@ async def test_batch_session_of_a_lost_agent_starts_elsewhere(
     assert agents == ["a2"]
     events = await events_of(cluster, session)
     assert events[-6:-4] == [Event.AGENT_LOST, Event.REQUEUED]
+    entries = await cluster.manager.audit.page(SUPERADMIN, ListQuery(filters=REQUEUED))
+    assert [(one.entity_id, one.details["lost_agents"]) for one in entries.items] == [
+        (session.id, "a1")
+    ]
     assert (key_of(session) in cluster.hub.servers) is (not can_launch)
     # The agent returns, and removes what is left of the old kernel.
     await cluster.agent.beat([FakeAgent.running(item)])

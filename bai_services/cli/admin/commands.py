@@ -15,7 +15,7 @@ from .audit import audit
 from .cluster import cluster, invitations, invite, uninvite
 from .config import config
 from .counters import audit_counters
-from .entities import ENTITIES
+from .entities import ENTITIES, PROVISIONED_MACHINE
 from .entity_commands import entity_group
 from .idle_checkers import IDLE_CHECKER_COMMANDS
 from .image_prunes import image_prune
@@ -64,7 +64,7 @@ def admin() -> None:
     """Manage domains, users, policies and agents."""
 
 
-for _entity in ENTITIES:
+for _entity in (*ENTITIES, PROVISIONED_MACHINE):
     _group = entity_group(_entity)
     for _command in _ENTITY_COMMANDS.get(_entity.command, ()):
         _group.add_command(_command)

@@ -684,6 +684,19 @@ OVERFLOW_RULE = Entity(
     example_update="--after-seconds 300",
 )
 
+# Not part of `bai apply`: the manager creates and deletes these objects itself.
+PROVISIONED_MACHINE = Entity(
+    command="provisioning",
+    noun="provisioned machine",
+    path="/provisioned-machines",
+    key="id",
+    summary="List and stop the machines that the provisioning command has started.",
+    fields=(),
+    columns=("id", "resource_group", "status", "reason", "reference", "agent_id", "created_at"),
+    can_create=False,
+    example_key="0f8b",
+)
+
 ENTITIES = (
     DOMAIN, PROJECT, USER, KEYPAIR, KEYPAIR_POLICY, USER_POLICY, PROJECT_POLICY,
     RESOURCE_GROUP, IMAGE, IMAGE_ALIAS, IMAGE_REGISTRY, PRESET, AGENT, IDLE_CHECKER, ANNOUNCEMENT,

@@ -23,7 +23,7 @@ from ..command import (
     parse_pairs,
     segment,
 )
-from .entities import AGENT, USER, Entity
+from .entities import AGENT, PROVISIONED_MACHINE, USER, Entity
 from .fields import Field, FieldKind, validate_value
 
 NONE = "none"
@@ -199,6 +199,8 @@ def _list(entity: Entity) -> click.Command:
 
 def _creation_hint(entity: Entity) -> str:
     """Return the hint for an empty list of entities."""
+    if entity is PROVISIONED_MACHINE:
+        return f"no {entity.plural} yet; the manager starts them when sessions need them"
     if not entity.can_create:
         return f"no {entity.plural} yet; an agent appears here when it connects to the manager"
     return f"no {entity.plural} yet; see: bai admin {entity.command} create --help"
@@ -244,12 +246,18 @@ def _delete(entity: Entity) -> click.Command:
         output.print_done(f"{entity.noun} {key} deleted", done, as_json=as_json)
 
     text = f"Delete {with_article(entity.noun)}."
+    if entity is PROVISIONED_MACHINE:
+        text = "Stop a machine as soon as it has no sessions; it gets no new ones."
     return _command(entity, "delete", delete, text, [_key_argument(entity)], entity.example_key)
 
 
 def entity_group(entity: Entity) -> click.Group:
     group = CommandGroup(entity.command, help=entity.summary)
-    factories = (_create, _list, _show, _update, _delete)
-    for command_of in factories if entity.can_create else factories[1:]:
+    factories = [_list, _show, _delete]
+    if entity.fields:
+        factories.append(_update)
+    if entity.can_create:
+        factories.append(_create)
+    for command_of in factories:
         group.add_command(command_of(entity))
     return group

@@ -13,6 +13,8 @@ from ..resources import SHARE_MINIMUM, SHARE_UNIT, format_amount, parse_amount
 # Maximum share on a device that does not limit shares; larger than the capacity of any cluster.
 ANY_SHARE = 2**40
 _SLOT = "any.shares"
+# The facts of a device that describe its sharing.
+SHARING_FACTS = ("enforcement", "shares")
 
 
 class Level(StrEnum):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from ..durations import parse_duration
 from ..errors import InvalidRequest
+from ..resources import ResourceSlots
 from ..scheduling.advance_reservations import HeldAgents
 from ..scheduling.caps import Scope, ScopeKind
 from ..scheduling.maintenance import MaintenanceWindow
@@ -32,6 +35,15 @@ from ..sessions.lost_agents import (
 from ..sessions.spec import MAX_PRIORITY
 from ..user_input import shown
 from .device_sharing import Level
+from .provisioning import (
+    MAX_MACHINES,
+    MAX_SECONDS,
+    MIN_JOIN_SECONDS,
+    ProvisioningOptions,
+)
+from .provisioning import (
+    OFF as NO_MACHINES,
+)
 
 MAX_DAYS = 366
 MAX_WEIGHT = 1_000_000.0
@@ -41,6 +53,7 @@ CHANGES_FIELD = "scheduler_opts_changes"
 MINIMUM = "minimum_enforcement"
 PREEMPTION = "preemption"
 LOST_AGENTS = "lost_agents"
+PROVISIONING = "provisioning"
 # Nested levels of options that changes merge: ``fair_share.weights.user.ID``.
 _MERGED_LEVELS = 4
 
@@ -62,6 +75,7 @@ class GroupOptions:
     minimum_enforcement: Level = Level.NONE
     preemption: PreemptionOptions = OFF
     lost_agents: LostAgentOptions = LostAgentOptions()
+    provisioning: ProvisioningOptions = NO_MACHINES
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> GroupOptions:
@@ -82,6 +96,7 @@ class GroupOptions:
         is_active: bool,
         maintenance: tuple[MaintenanceWindow, ...] = (),
         held: tuple[HeldAgents, ...] = (),
+        machines_since: datetime | None = None,
     ) -> GroupState:
         """Return the group as input of a scheduling pass."""
         return GroupState(
@@ -94,6 +109,7 @@ class GroupOptions:
             maintenance=maintenance,
             held=held,
             preemption=self.preemption,
+            machines_since=machines_since,
         )
 
 
@@ -145,6 +161,10 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
         stored[LOST_AGENTS] = {
             name: getattr(parsed.lost_agents, f"{name}_seconds") for name in given
         }
+    if PROVISIONING in stored:
+        given = stored[PROVISIONING] = dict(stored[PROVISIONING])
+        for name in _PROVISIONING_SECONDS & given.keys():
+            given[name] = getattr(parsed.provisioning, f"{name}_seconds")
     return stored
 
 
@@ -200,6 +220,41 @@ def _lost_agents(name: str, value: Any) -> LostAgentOptions:
         for part, each in given.items()
     }
     return LostAgentOptions(**values)
+
+
+def _provisioning(name: str, value: Any) -> ProvisioningOptions:
+    given = _map(name, value)
+    _check_known(f"field of {name}", given, _PROVISIONING)
+    values = {part: _PROVISIONING[part](f"{name}.{part}", each) for part, each in given.items()}
+    for part in _PROVISIONING_SECONDS & values.keys():
+        values[f"{part}_seconds"] = values.pop(part)
+    options = ProvisioningOptions(**values)
+    if options.minimum > options.maximum:
+        raise InvalidRequest(
+            f"{name}.minimum must be at most {name}.maximum", field=f"{FIELD}.{name}.minimum"
+        )
+    if options.maximum and not options.machine:
+        raise InvalidRequest(
+            f"{name}.machine is missing: the slots of one machine", field=f"{FIELD}.{name}.machine"
+        )
+    return options
+
+
+def _machine(name: str, value: Any) -> ResourceSlots:
+    try:
+        return ResourceSlots.parse(_map(name, value))
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"{name}: {error}", field=f"{FIELD}.{name}") from None
+
+
+def _architecture(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not _ARCHITECTURE.fullmatch(value):
+        raise InvalidRequest(f"{name} must be a name such as x86_64", field=f"{FIELD}.{name}")
+    return value
+
+
+def _count(name: str, value: Any) -> int:
+    return int(_number(name, value, 0, MAX_MACHINES))
 
 
 def _between(minimum: int, maximum: int, *, may_be_zero: bool = False) -> Callable[[str, Any], int]:
@@ -302,6 +357,18 @@ _LOST_AGENTS: Mapping[str, Callable[[str, Any], int]] = {
     "requeue_after": _between(MIN_REQUEUE_SECONDS, MAX_REQUEUE_SECONDS, may_be_zero=True),
     "wait": _between(MIN_WAIT_SECONDS, MAX_WAIT_SECONDS),
 }
+_PROVISIONING: Mapping[str, Callable[[str, Any], Any]] = {
+    "machine": _machine,
+    "architecture": _architecture,
+    "maximum": _count,
+    "minimum": _count,
+    "starts_per_hour": _count,
+    "idle": _between(0, MAX_SECONDS),
+    "join": _between(MIN_JOIN_SECONDS, MAX_SECONDS),
+    "cooldown": _between(0, MAX_SECONDS),
+}
+_PROVISIONING_SECONDS = frozenset({"idle", "join", "cooldown"})
+_ARCHITECTURE = re.compile(r"[a-zA-Z0-9_]{1,32}")
 _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "placement": _one_of(Policy),
     "backfill": _one_of(Backfill),
@@ -312,4 +379,5 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     MINIMUM: _one_of(Level),
     PREEMPTION: _preemption,
     LOST_AGENTS: _lost_agents,
+    PROVISIONING: _provisioning,
 }

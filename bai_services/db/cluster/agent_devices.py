@@ -29,6 +29,22 @@ _UPDATE = (
     )
 )  # fmt: skip
 
+_SLOTS_OF_AGENTS = sa.select(
+    agent_slots.c.agent_id, agent_slots.c.slot, agent_slots.c.capacity
+).where(agent_slots.c.agent_id.in_(sa.bindparam("ids", expanding=True)))
+_DEVICES_OF_AGENTS = sa.select(
+    devices.c.id,
+    devices.c.agent_id,
+    devices.c.family,
+    devices.c.index,
+    devices.c.model,
+    devices.c.memory_bytes,
+    devices.c.numa_node,
+    devices.c.is_simulated,
+    devices.c.is_healthy,
+    devices.c.facts,
+).where(devices.c.agent_id.in_(sa.bindparam("ids", expanding=True)))
+
 
 @dataclass(frozen=True, slots=True)
 class NewDevice:
@@ -136,6 +152,35 @@ async def write_devices(
     known_here = {device_id for device_id, row in known.items() if row["agent_id"] == agent_id}
     await _write_missing(tx, sorted(known_here - set(ids)))
     return DeviceChanges(capacity_increased, tuple(refused))
+
+
+async def changed_agents(
+    tx: AsyncConnection, recorded: Mapping[str, tuple[Mapping[str, int], Sequence[NewDevice]]]
+) -> set[str]:
+    """Return the agents whose stored slots or devices differ from the recorded ones.
+
+    Stored devices that are unhealthy and not simulated may be missing in ``recorded``, because
+    ``write_devices`` keeps them.
+    """
+    ids = {"ids": sorted(recorded)}
+    slots: dict[str, dict[str, int]] = {agent_id: {} for agent_id in recorded}
+    for row in await tx.execute(_SLOTS_OF_AGENTS, ids):
+        slots[row.agent_id][row.slot] = row.capacity
+    stored: dict[str, dict[str, dict[str, Any]]] = {agent_id: {} for agent_id in recorded}
+    for found in (await tx.execute(_DEVICES_OF_AGENTS, ids)).mappings():
+        values = dict(found)
+        stored[values["agent_id"]][values.pop("id")] = values
+    changed = set()
+    for agent_id, (capacity, reported) in recorded.items():
+        expected = {device.id: _values(agent_id, device) for device in reported}
+        kept = {
+            key: values
+            for key, values in stored[agent_id].items()
+            if key in expected or values["is_healthy"] or values["is_simulated"]
+        }
+        if slots[agent_id] != dict(capacity) or kept != expected:
+            changed.add(agent_id)
+    return changed
 
 
 async def _write_missing(tx: AsyncConnection, ids: Sequence[str]) -> None:

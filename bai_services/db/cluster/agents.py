@@ -29,7 +29,13 @@ from ..operations.component_settings import remove_settings, replace_settings
 from ..records import records
 from ..tables.cluster import agent_credentials, agent_slots, agents, devices, resource_groups
 from ..tables.sessions import allocations, kernels, sessions
-from .agent_devices import DeviceChanges, NewDevice, write_devices, write_slots
+from .agent_devices import (
+    DeviceChanges,
+    NewDevice,
+    changed_agents,
+    write_devices,
+    write_slots,
+)
 from .device_rows import DeviceRow, ListedDeviceRow
 from .resource_groups import GroupFilter, usable_by
 from .shares_in_force import with_shares_in_force
@@ -172,15 +178,28 @@ class AgentStore:
         recorded = RecordedHeartbeat(beat, group, engine)
         return _heartbeat_result(known, status, grown, device_changes, recorded)
 
-    async def record_repeated(self, beats: Sequence[RepeatedHeartbeat]) -> set[str]:
+    async def record_repeated(
+        self, beats: Sequence[RepeatedHeartbeat], compared: Collection[str] = ()
+    ) -> set[str]:
         """Store the facts of heartbeats, of one per agent; return the ids of the agents.
 
         Agents that have changed in the database are omitted; use ``record_heartbeat`` for them.
+        ``compared``: ids of agents whose slots and devices are compared with the database, too.
         """
         async with self._db.write() as tx:
             found = await tx.execute(_LOCK_ALL, {"ids": sorted(one.agent_id for one in beats)})
-            known = {row.id: (row.status, row.resource_group, row.group_engine) for row in found}
+            known = {row.id: tuple(row)[1:] for row in found}
             current = [one for one in beats if known.get(one.agent_id) == _expected(one)]
+            if compared:
+                changed = await changed_agents(
+                    tx,
+                    {
+                        one.agent_id: (one.recorded.beat.slots, one.recorded.beat.devices)
+                        for one in current
+                        if one.agent_id in compared
+                    },
+                )
+                current = [one for one in current if one.agent_id not in changed]
             if current:
                 await tx.execute(_REPEAT, [_repeated_values(one) for one in current])
             devices_changed = [
@@ -379,8 +398,18 @@ def _heartbeat_result(
     )
 
 
-def _expected(one: RepeatedHeartbeat) -> tuple[str, str, str]:
-    return AgentStatus.ALIVE, one.recorded.group, one.recorded.group_engine
+def _expected(one: RepeatedHeartbeat) -> tuple[str, ...]:
+    """Return the columns of ``_LOCK_ALL`` except the id."""
+    recorded, beat = one.recorded, one.recorded.beat
+    return (
+        AgentStatus.ALIVE,
+        recorded.group,
+        beat.engine,
+        beat.endpoint,
+        beat.architecture,
+        beat.version,
+        recorded.group_engine,
+    )
 
 
 def _repeated_values(one: RepeatedHeartbeat) -> dict[str, Any]:
@@ -408,6 +437,10 @@ _LOCK_ALL = (
         agents.c.id,
         agents.c.status,
         agents.c.resource_group,
+        agents.c.engine,
+        agents.c.endpoint,
+        agents.c.architecture,
+        agents.c.version,
         resource_groups.c.engine.label("group_engine"),
     )
     .join_from(

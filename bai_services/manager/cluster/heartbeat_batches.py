@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Protocol
 
-from bai_services.core.cluster.device_sharing import Sharing
+from bai_services.core.cluster.device_sharing import SHARING_FACTS
 from bai_services.core.cluster.model import AgentStatus
 from bai_services.db.cluster.agent_devices import NewDevice
 from bai_services.db.cluster.agents import (
@@ -57,8 +58,9 @@ class HeartbeatBatches:
     once.
 
     With many agents, heartbeats that differ from the last one of their agent only in facts are
-    stored with three statements for the whole batch. The others, and those of a failed batch, are
-    stored one by one.
+    stored with three statements for the whole batch, and with two more if slots and devices of
+    some agents must be compared with the database again. The others, and those of a failed batch,
+    are stored one by one.
     """
 
     def __init__(
@@ -141,22 +143,25 @@ class HeartbeatBatches:
         """Store those heartbeats that differ from the recorded ones only in facts."""
         if not self._collects_seconds():
             return {}
-        since = self._monotonic() - FULL_INTERVAL_SECONDS
+        now = self._monotonic()
         repeated: list[RepeatedHeartbeat] = []
+        compared: set[str] = set()
         for agent_id, one in batch.items():
             recorded = self._recorded.get(agent_id)
-            if recorded is None or recorded.compared_at < since:
+            if recorded is None or not is_repeated(recorded.heartbeat.beat, one.beat):
                 continue
-            if is_repeated(recorded.heartbeat.beat, one.beat):
-                repeated.append(RepeatedHeartbeat(agent_id, one.beat, one.at, recorded.heartbeat))
+            repeated.append(RepeatedHeartbeat(agent_id, one.beat, one.at, recorded.heartbeat))
+            if recorded.compared_at < now - FULL_INTERVAL_SECONDS:
+                compared.add(agent_id)
         if not repeated:
             return {}
-        stored = await self._store.record_repeated(repeated)
+        stored = await self._store.record_repeated(repeated, compared)
         for one_repeated in repeated:
             agent_id, known = one_repeated.agent_id, self._recorded[one_repeated.agent_id]
             if agent_id in stored:
                 heartbeat = replace(known.heartbeat, beat=one_repeated.beat)
-                self._recorded[agent_id] = replace(known, heartbeat=heartbeat)
+                compared_at = now if agent_id in compared else known.compared_at
+                self._recorded[agent_id] = _Recorded(heartbeat, compared_at)
             else:
                 del self._recorded[agent_id]
         return dict.fromkeys(stored, _UNCHANGED)
@@ -213,10 +218,12 @@ def _without_facts(beat: AgentHeartbeat) -> AgentHeartbeat:
 
 def _have_same_capacity(before: Sequence[NewDevice], devices: Sequence[NewDevice]) -> bool:
     return len(before) == len(devices) and all(
-        one == other
-        or (
-            replace(one, facts={}) == replace(other, facts={})
-            and Sharing.from_facts(one.facts) == Sharing.from_facts(other.facts)
-        )
+        _without_device_facts(one) == _without_device_facts(other)
+        and all(one.facts.get(name, ...) == other.facts.get(name, ...) for name in SHARING_FACTS)
         for one, other in zip(before, devices, strict=True)
     )
+
+
+_without_device_facts = attrgetter(
+    *(field.name for field in fields(NewDevice) if field.name != "facts")
+)

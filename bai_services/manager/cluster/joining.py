@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Role
+from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.joining import (
     CREDENTIAL_PREFIX,
     DEFAULT_MINUTES,
@@ -72,23 +73,46 @@ class AgentJoins:
             If the resource group does not exist.
         """
         authorizer.require(caller, "agent.write")
-        now, token = self._clock(), secrets.token_urlsafe(32)
-        group = spec.get("resource_group") or "default"
-        invitation_id = str(uuid.uuid4())
-        values = {
-            "id": invitation_id,
-            "created_at": now,
-            "created_by": caller.username or caller.role,
-            "token_hash": hash_of_token(token),
-            "resource_group": group,
-            "expires_at": now + timedelta(minutes=spec.get("valid_minutes", DEFAULT_MINUTES)),
-        }
+        group, invitation_id = spec.get("resource_group") or "default", str(uuid.uuid4())
         entry = self._audit.entry(
             caller, "agent-invitation.create", invitation_id, resource_group=group
         )
+        valid = timedelta(minutes=spec.get("valid_minutes", DEFAULT_MINUTES))
+        return await self._create(
+            invitation_id, caller.username or caller.role, group, valid, entry
+        )
+
+    async def invite_machine(
+        self, machine_id: str, group: str, valid: timedelta
+    ) -> CreatedAgentInvitation:
+        """Create an invitation for a machine that the manager starts."""
+        invitation_id = str(uuid.uuid4())
+        entry = self._audit.system(
+            "agent-invitation.create", invitation_id, resource_group=group, machine=machine_id
+        )
+        return await self._create(invitation_id, "manager", group, valid, entry)
+
+    async def _create(
+        self,
+        invitation_id: str,
+        created_by: str,
+        group: str,
+        valid: timedelta,
+        entry: AuditEntry,
+    ) -> CreatedAgentInvitation:
+        now, token = self._clock(), secrets.token_urlsafe(32)
+        invitation = AgentInvitation(
+            id=invitation_id,
+            created_at=now,
+            created_by=created_by,
+            resource_group=group,
+            expires_at=now + valid,
+            used_at=None,
+            agent_id=None,
+        )
+        values = {**fields_of(invitation), "token_hash": hash_of_token(token)}
         await self._store.add_invitation(values, entry)
-        stored = await self.get(caller, invitation_id)
-        return CreatedAgentInvitation(**fields_of(stored), token=token)
+        return CreatedAgentInvitation(**fields_of(invitation), token=token)
 
     async def delete(self, caller: Caller, invitation_id: str) -> None:
         """Delete an invitation: it can no longer be used. An agent that has joined remains."""

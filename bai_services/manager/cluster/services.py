@@ -22,6 +22,7 @@ from .image_pulls import PULL, ImagePulls
 from .images import ImageAliases, Images
 from .joining import AgentJoins
 from .presets import Presets
+from .provisioning import Provisioning
 from .registries import ImageRegistries
 from .registry_scans import RegistryScans
 from .replays import GroupReplays
@@ -46,6 +47,7 @@ class ClusterServices:
     registries: ImageRegistries
     registry_scans: RegistryScans
     presets: Presets
+    provisioning: Provisioning
     resource_groups: ResourceGroups
     schedules: Schedules
     replays: GroupReplays
@@ -110,6 +112,7 @@ def cluster_services(
         ),
         registry_scans=registry_scans,
         presets=Presets(context, sessions.options),
+        provisioning=Provisioning(context, settings, joins, scheduling.scheduler, scheduling.lease),
         resource_groups=resource_groups,
         schedules=Schedules(
             resource_groups,

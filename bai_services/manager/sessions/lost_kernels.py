@@ -12,6 +12,7 @@ from bai_services.core.sessions.lost_agents import MAX_LOST_AGENTS
 from bai_services.db.sessions.lost_agents import LostAgentStore
 from bai_services.db.sessions.rows import SessionRow
 
+from ..audit import Audit
 from ..clock import Clock
 from .lifecycle import Lifecycle
 
@@ -20,12 +21,18 @@ class LostKernels:
     """Decides which kernels agents stop without the manager, and requeues their sessions."""
 
     def __init__(
-        self, store: LostAgentStore, lifecycle: Lifecycle, clock: Clock, deadline_seconds: int
+        self,
+        store: LostAgentStore,
+        lifecycle: Lifecycle,
+        clock: Clock,
+        audit: Audit,
+        deadline_seconds: int,
     ) -> None:
         """``deadline_seconds``: the deadline of heartbeats."""
         self._store = store
         self._lifecycle = lifecycle
         self._clock = clock
+        self._audit = audit
         self._deadline_seconds = deadline_seconds
 
     async def fence_seconds(self, rows: Sequence[SessionRow]) -> dict[str, int]:
@@ -57,9 +64,20 @@ class LostKernels:
                 session_id, Event.AGENT_LOST, text, result=Result.FAILURE
             )
         text = TextTemplate.AGENT_LOST_REQUEUED.text(name=agents)
-        return await self._lifecycle.try_apply(
+        row = await self._lifecycle.try_apply(
             session_id, Event.AGENT_LOST, text, is_requeued_at_end=True
         )
+        if row is not None:
+            entry = self._audit.system(
+                "session.requeue",
+                row.id,
+                domain=row.domain,
+                owner_id=row.owner_id,
+                name=row.name,
+                lost_agents=agents,
+            )
+            await self._audit.add(entry)
+        return row
 
     async def requeue_if_fenced(self, row: SessionRow, end: SessionEnd) -> SessionRow | None:
         """Requeue a batch session whose end was reported before the heartbeat of its agent.

@@ -145,7 +145,11 @@ def session_services(
     setups = SessionSetups(SetupStore(database), settings.key)
     plans = LaunchPlans(kernel_store, folders, secret_environ, replicas)
     lost_kernels = LostKernels(
-        LostAgentStore(database), lifecycle, clock, settings.heartbeat_deadline_seconds
+        LostAgentStore(database),
+        lifecycle,
+        clock,
+        audit,
+        settings.heartbeat_deadline_seconds,
     )
     ends = SessionEnds(store, kernel_store, lifecycle, clock, setups, lost_kernels)
     resize_store = ResizeStore(database)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from ...coded_text import CodedText, TextTemplate
@@ -153,7 +154,9 @@ def capacity_reason(group_queue: GroupQueue, handle: int) -> Reason | None:
     if group_queue.placer.fits(handle):
         return None
     return no_capacity(
-        group_queue.placer.refusal(handle), is_possible=group_queue.placer.fits_when_empty(handle)
+        group_queue.placer.refusal(handle),
+        is_possible=group_queue.placer.fits_when_empty(handle),
+        machines_since=group_queue.state.machines_since,
     )
 
 
@@ -167,10 +170,13 @@ def policy_reasons(group_queue: GroupQueue, shape: Shape) -> tuple[Reason, ...]:
     return tuple({"check": POLICY, "passed": False, **violation_facts(v)} for v in violations)
 
 
-def no_capacity(refusal: Refusal, *, is_possible: bool = True) -> Reason:
+def no_capacity(
+    refusal: Refusal, *, is_possible: bool = True, machines_since: datetime | None = None
+) -> Reason:
     """Return why a session fits on no agent.
 
     ``is_possible``: whether the session would fit if the group were empty and healthy.
+    ``machines_since``: since when a machine is being started for the group.
     """
     facts = [
         {
@@ -182,7 +188,9 @@ def no_capacity(refusal: Refusal, *, is_possible: bool = True) -> Reason:
     ]
     # In a group without agents, other sessions are not the reason.
     text = refusal.text
-    if not is_possible and refusal.agents:
+    if machines_since is not None:
+        text = TextTemplate.MACHINE_STARTING.text(text, started_at=machines_since.isoformat())
+    elif not is_possible and refusal.agents:
         text = TextTemplate.NOT_EVEN_ALONE.text(text)
     return reason(
         RESOURCES,

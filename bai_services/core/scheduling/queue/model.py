@@ -102,6 +102,8 @@ class GroupState:
     # The approved advance reservations that have not ended.
     held: tuple[HeldAgents, ...] = ()
     preemption: PreemptionOptions = OFF
+    # When the oldest machine that is being started for the group was requested.
+    machines_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

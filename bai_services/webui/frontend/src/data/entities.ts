@@ -33,6 +33,7 @@ export type EntityPath =
   | '/session-templates'
   | '/budgets'
   | '/overflow-rules'
+  | '/provisioned-machines'
   | '/announcements'
   | '/maintenances'
   | '/reservations'

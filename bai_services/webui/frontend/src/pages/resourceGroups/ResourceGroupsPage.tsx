@@ -6,7 +6,9 @@ import { meQuery } from '../../data/accounts/me';
 import type { Item } from '../../data/entities';
 import { Links } from './Links';
 import { LostAgentOptions } from './LostAgentOptions';
+import { PROVISIONED_MACHINES } from './machines';
 import { PreemptionOptions } from './PreemptionOptions';
+import { ProvisioningOptions } from './ProvisioningOptions';
 import { optionTexts } from './schedulerOptions';
 
 const RESOURCE_GROUPS: Entity = {
@@ -55,7 +57,10 @@ const RESOURCE_GROUPS: Entity = {
   activation: BY_FLAG
 };
 
-/** Resource groups, with the domains, projects, users and keypairs that are linked to each. */
+/**
+ * Resource groups, with the domains, projects, users and keypairs that are linked to each, and the
+ * machines that were started for them.
+ */
 export function ResourceGroupsPage() {
   const { data: me } = useQuery(meQuery);
   const isWriter = RESOURCE_GROUPS.writers.some(role => role === me?.role);
@@ -63,14 +68,17 @@ export function ResourceGroupsPage() {
     <EntityPage
       path="/resource-groups"
       title="pages.resource-groups"
-      entities={[RESOURCE_GROUPS]}
-      details={(_, group) => (
-        <>
-          <PreemptionOptions group={group} isWriter={isWriter} />
-          <LostAgentOptions group={group} isWriter={isWriter} />
-          <Links group={group} isWriter={isWriter} />
-        </>
-      )}
+      entities={[RESOURCE_GROUPS, PROVISIONED_MACHINES]}
+      details={(entity, group) =>
+        entity === RESOURCE_GROUPS && (
+          <>
+            <PreemptionOptions group={group} isWriter={isWriter} />
+            <LostAgentOptions group={group} isWriter={isWriter} />
+            <ProvisioningOptions group={group} isWriter={isWriter} />
+            <Links group={group} isWriter={isWriter} />
+          </>
+        )
+      }
     />
   );
 }

@@ -19,6 +19,12 @@ function optionText(key: string, value: unknown): string {
       // The drawer also shows for how long other sessions wait.
       return labelled(label, timeoutText(Number(seconds ?? 600)));
     }
+    case 'provisioning': {
+      // The drawer shows the other limits.
+      const maximum = Number((value as Item)['maximum'] ?? 0);
+      const text = maximum === 0 ? onOff(false) : maximum.toLocaleString(i18next.language);
+      return labelled(i18next.t('resource-groups.provisioning-maximum'), text);
+    }
     case 'pending_timeout':
       return labelled(optionLabel(key), timeoutText(Number(value)));
     default:

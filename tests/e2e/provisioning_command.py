@@ -1,0 +1,79 @@
+"""Provisioning command of the test: a machine is a real agent on this machine.
+
+Started as ``#!PYTHON`` script with the folder of the test in ``FOLDER``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    """Start or stop an agent, as the request on standard input says."""
+    folder = Path(os.environ["FOLDER"])
+    request = json.load(sys.stdin)
+    with open(folder / "calls", "a") as calls:
+        print(json.dumps(request["action"]), file=calls)
+    state = folder / request["machine"]["id"]
+    if request["action"] == "start":
+        _start(request, folder, state)
+    else:
+        _stop(state)
+
+
+def _start(request: dict[str, dict[str, str]], folder: Path, state: Path) -> None:
+    agent = [sys.executable, "-m", "bai_services.agent"]
+    url = (folder / "hub-url").read_text()
+    units, name = str(state / "units"), request["machine"]["agent_id"]
+    (state / "units").mkdir(parents=True)
+    environment = {
+        **os.environ,
+        "BAI_HOME": str(state / "home"),
+        "BAI_AGENT_SIMULATED_GPUS": "0",
+        # The Hub can start processes only in its own home, so the agent starts the session.
+        "BAI_AGENT_RUNS_BATCH": "1",
+    }
+    # Its error is the last line of standard error.
+    joined = subprocess.run(
+        [
+            *(*agent, "join", url, "--token", request["join"]["token"], "--id", name),
+            *("--engine", "process", "--state", str(state), "--units", units),
+        ],
+        check=False,
+        stdout=sys.stderr,
+        env=environment,
+    )
+    if joined.returncode:
+        sys.exit(joined.returncode)
+    # The command's process group is killed at its end, so the agent has its own.
+    with open(state / "agent.log", "ab") as log:
+        started = subprocess.Popen(
+            [*agent, "run", "--state", str(state)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    (state / "pid").write_text(str(started.pid))
+    print(json.dumps({"reference": f"agent-{started.pid}"}))
+
+
+def _stop(state: Path) -> None:
+    try:
+        os.kill(int((state / "pid").read_text()), signal.SIGTERM)
+    except (FileNotFoundError, ProcessLookupError):
+        print("the machine is already gone", file=sys.stderr)
+    else:
+        shutil.move(state / "pid", state / "stopped")
+    print("{}")
+
+
+if __name__ == "__main__":
+    main()
