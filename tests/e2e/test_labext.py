@@ -468,7 +468,10 @@ COUNTDOWN = (
 
 
 async def announcement_of_changes(page: Page) -> str:
-    """Wait until the countdown changes; return the politeness of its live region: off is silent."""
+    """Wait until the countdown changes; return the politeness of its live region.
+
+    Screen readers do not announce changes if it is off.
+    """
     text = await page.evaluate(f"{COUNTDOWN}.textContent")
     await page.wait_for_function(f"text => {COUNTDOWN}.textContent !== text", arg=text)
     session = await page.context.new_cdp_session(page)
@@ -477,7 +480,7 @@ async def announcement_of_changes(page: Page) -> str:
     tree = await session.send("Accessibility.getPartialAXTree", element)
     await session.detach()
     properties = {one["name"]: one["value"]["value"] for one in tree["nodes"][0]["properties"]}
-    return str(properties["live"])
+    return str(properties.get("live", "off"))
 
 
 async def test_preempted_session_returns_with_edits_made_after_the_warning(

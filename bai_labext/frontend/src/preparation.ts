@@ -189,7 +189,8 @@ export class Preparation {
     const notification = Notification.warning(text(), { autoClose: false });
     const silencer = new MutationObserver(() => silence(notification));
     const timer = window.setInterval(() => {
-      // Each update replaces the element.
+      silence(notification);
+      // An update can replace the element.
       silencer.observe(document.body, { childList: true, subtree: true });
       Notification.update({ id: notification, message: text() });
       this.saveBefore(endsAt);

@@ -228,3 +228,14 @@ async def test_filters_are_saved_and_lists_are_downloaded(opened: Opener[Shell])
     # The list is filtered by a name that no session has, so the file contains only the header.
     assert len(lines) == 1
     assert lines[0].startswith("id,name,")
+
+
+async def test_title_and_link_of_a_page_at_the_end_of_the_sidebar_are_visible(
+    opened: Opener[Shell],
+) -> None:
+    from playwright.async_api import expect
+
+    ui = await opened(Shell, "admin", "/maintenance", viewport={"width": 1280, "height": 700})
+    link = ui.page.get_by_role("navigation", name="Pages").get_by_role("link", name="Maintenance")
+    await expect(link).to_be_in_viewport()
+    await expect(ui.page.get_by_role("heading", name="Maintenance")).to_be_in_viewport()

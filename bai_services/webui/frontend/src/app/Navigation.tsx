@@ -13,7 +13,7 @@ export function Navigation({ onNavigate }: { onNavigate?: () => void }) {
   const { data: me } = useQuery(meQuery);
   const pages = pagesFor(me?.role).filter(page => !page.isInAccountMenu);
   const current = pages.find(page => pathname.startsWith(page.path));
-  // The list of administrators is longer than most windows.
+  // The list of administrators is longer than most windows, and scrolls by itself (style.css).
   const nav = useRef<HTMLElement>(null);
   useEffect(() => {
     nav.current?.querySelector('.ant-menu-item-selected')?.scrollIntoView({ block: 'nearest' });
