@@ -25,7 +25,7 @@ from bai_services.core.listing import ListQuery
 from bai_services.core.record_fields import fields_of
 from bai_services.db.accounts.callers import AccountStore
 from bai_services.manager.accounts.passwords import PasswordHashes
-from bai_services.manager.accounts.sign_in import MAX_PENDING_CODES
+from bai_services.manager.accounts.sign_in_codes import MAX_PENDING
 from tests.testbed.fake_hub import manager_with_hub
 from tests.testbed.manager import (
     HUB,
@@ -403,7 +403,7 @@ async def test_codes_of_a_user_do_not_displace_those_of_others(world: World) -> 
     sign_ins = world.manager.accounts.sign_ins
     good = sign_ins.create_code(await world.caller("user2"), challenge, TOKEN)["code"]
     caller = await world.caller("user")
-    for _ in range(MAX_PENDING_CODES + 1):
+    for _ in range(MAX_PENDING + 1):
         sign_ins.create_code(caller, challenge, TOKEN)
     # The code is accepted: the error is about the Hub, which is not running.
     with pytest.raises(Unavailable):
