@@ -75,8 +75,8 @@ def test_pending_session_starts_on_a_new_machine_that_stops_afterwards(
         return found
 
     wait_until(lambda: shown()["status"] == "RUNNING", RUNNING_SECONDS, "the session to run")
+    wait_until(lambda: machines(admin)[0]["status"] == "running", 60, "the machine to join")
     (machine,) = machines(admin)
-    assert machine["status"] == "running"
     assert machine["agent_id"] in json.dumps(shown())
     process = psutil.Process(int(machine["reference"].removeprefix("agent-")))
     assert process.is_running()
