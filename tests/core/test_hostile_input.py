@@ -35,7 +35,6 @@ from bai_services.core.accounts import one_time_codes, passwords, sign_ups, sign
 from bai_services.core.apps import shares as app_shares
 from bai_services.core.bounded_yaml import load_yaml
 from bai_services.core.cluster import (
-    custom_images,
     device_sharing,
     devices,
     egress,
@@ -143,7 +142,6 @@ ELYRA = json.dumps(
 )
 PIPELINE = "version: 1\nname: a\ntasks:\n- name: b\n  command: c\n"
 PARSERS: dict[str, list[Parser]] = {
-    "cluster.custom_images.is_custom_name": [custom_images.is_custom_name],
     "cluster.manifests.has_platform_labels": [lambda t: manifests.has_platform_labels({t: t})],
     "cluster.manifests.parse_challenge": [
         manifests.parse_challenge,

@@ -23,7 +23,6 @@ DEFAULT_MAX_CUSTOM_IMAGES = 3
 MAX_ENDED_COMMITS = 100
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{4,32}")
-_IMAGE_NAME = re.compile(rf"[^/]+/{REPOSITORY_PREFIX}/[a-z0-9-]+/[a-z0-9-]+:[0-9a-f]{{8}}")
 _NOT_IN_REPOSITORY = re.compile(r"[^a-z0-9]+")
 
 
@@ -216,11 +215,6 @@ def custom_image_name(host: str, owner: str, name: str, image_id: str) -> str:
     """
     words = [_NOT_IN_REPOSITORY.sub("-", word.lower()).strip("-") or "x" for word in (owner, name)]
     return f"{host or LOCAL_HOST}/{REPOSITORY_PREFIX}/{'/'.join(words)}:{image_id[:8]}"
-
-
-def is_custom_name(image: str) -> bool:
-    """Return whether ``custom_image_name`` may have returned this name."""
-    return _IMAGE_NAME.fullmatch(image) is not None
 
 
 def labels_of(

@@ -14,6 +14,7 @@ from bai_services.core.errors import Conflict
 from bai_services.core.folders.vfolders import VfolderStatus
 
 from ..audit import record
+from ..cluster.deleted_custom_images import record_deleted
 from ..database import Database
 from ..records import records
 from ..serving.routes_version import bump_routes
@@ -286,8 +287,10 @@ async def _require_no_folders(tx: AsyncConnection, user_id: str) -> None:
 
 async def _delete_custom_images(tx: AsyncConnection, user_id: str) -> None:
     """Delete the images of a user's commits, without those that a superadmin has published."""
-    own = sa.select(custom_images.c.image_id).where(
-        custom_images.c.owner_id == user_id, custom_images.c.visibility != Visibility.PUBLIC
+    of_user = (custom_images.c.owner_id == user_id) & (
+        custom_images.c.visibility != Visibility.PUBLIC
     )
+    own = sa.select(custom_images.c.image_id).where(of_user)
+    await record_deleted(tx, of_user)
     await tx.execute(image_aliases.delete().where(image_aliases.c.image_id.in_(own)))
     await tx.execute(images.delete().where(images.c.id.in_(own)))

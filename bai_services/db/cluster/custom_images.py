@@ -34,8 +34,9 @@ from ..integrity import require_unused
 from ..listing import Listing
 from ..records import first_record
 from ..tables.accounts import memberships, project_policies, projects, user_policies, users
-from ..tables.cluster import custom_images, image_aliases, images
+from ..tables.cluster import custom_images, deleted_custom_images, image_aliases, images
 from ..tables.sessions import sessions
+from .deleted_custom_images import record_deleted
 
 # A commit whose session has ended fails after this time: its agent may still report the result.
 GRACE = timedelta(minutes=10)
@@ -125,7 +126,9 @@ class CustomImageStore:
                 .order_by(custom_images.c.created_at.desc())
                 .offset(MAX_ENDED_COMMITS)
             )
-            await tx.execute(custom_images.delete().where(custom_images.c.id.in_(ended.all())))
+            too_many = custom_images.c.id.in_(ended.all())
+            await record_deleted(tx, too_many)
+            await tx.execute(custom_images.delete().where(too_many))
             await tx.execute(custom_images.insert().values(values))
             await record(tx, audit)
             return await _find(tx, values["id"])
@@ -186,6 +189,7 @@ class CustomImageStore:
                 await require_unused(tx, f"image {found.image}", uses)
                 of_image = image_aliases.c.image_id == found.image_id
                 await tx.execute(image_aliases.delete().where(of_image))
+            await record_deleted(tx, custom_images.c.id == found.id)
             await tx.execute(custom_images.delete().where(custom_images.c.id == found.id))
             await tx.execute(images.delete().where(images.c.id == found.image_id))
             await record(tx, audit)
@@ -231,13 +235,17 @@ class CustomImageStore:
             rows = await tx.execute(_ROWS.where(_IS_OPEN).order_by(custom_images.c.created_at))
             return [CustomImageRow(**row) for row in rows.mappings()]
 
-    async def known_images(self) -> set[str]:
-        """Return the names of the images of commits that are open or done, and of all registered
-        images.
+    async def discarded_images(self) -> set[str]:
+        """Return the names of images whose commit failed or was cancelled, or whose custom image
+        was deleted, without those of registered images.
         """
-        rows = sa.union(sa.select(custom_images.c.image).where(_COUNTS), sa.select(images.c.name))
+        discarded = sa.union(
+            sa.select(custom_images.c.image).where(~_COUNTS),
+            sa.select(deleted_custom_images.c.image),
+        ).subquery()
+        is_registered = sa.exists().where(images.c.name == discarded.c.image)
         async with self._db.read() as tx:
-            return set(await tx.scalars(rows))
+            return set(await tx.scalars(sa.select(discarded.c.image).where(~is_registered)))
 
     async def fail_abandoned(self, now: datetime, message: str) -> None:
         """Fail the open commits whose session ended long ago."""

@@ -25,6 +25,7 @@ from ..records import first_record, records
 from ..tables.accounts import memberships, projects
 from ..tables.cluster import custom_images, image_aliases, images
 from ..tables.sessions import sessions
+from .deleted_custom_images import record_deleted
 from .image_access import is_image_allowed
 
 # Default tag of an image name without a tag.
@@ -168,6 +169,7 @@ class ImageStore:
             (image,) = await find_images(tx, image_id)
             await require_unused_image(tx, image)
             await tx.execute(image_aliases.delete().where(image_aliases.c.image_id == image_id))
+            await record_deleted(tx, custom_images.c.image_id == image_id)
             await tx.execute(images.delete().where(images.c.id == image_id))
             await record(tx, audit)
 

@@ -38,6 +38,7 @@ from ..records import first_record, records
 from ..scheduling.caps import CHUNK
 from ..tables.accounts import projects
 from ..tables.cluster import custom_images, image_registries, image_registry_projects, images
+from .deleted_custom_images import record_deleted
 from .images import find_images, require_unused_image
 
 _SPECIAL: Mapping[str, Any] = {"has_password": image_registries.c.password_encrypted != ""}
@@ -369,6 +370,7 @@ async def _delete_images(tx: AsyncConnection, name: str, entry: Callable[[str], 
             of_image = images.update().where(images.c.id == image.id)
             await tx.execute(of_image.values(registry_problem=problem))
             continue
+        await record_deleted(tx, custom_images.c.image_id == image.id)
         await tx.execute(images.delete().where(images.c.id == image.id))
         await record(tx, entry(image.name))
         removed += 1

@@ -261,6 +261,13 @@ custom_images = sa.Table(
     sa.Column("digest", sa.String(128), nullable=False, default=""),
 )
 
+# Names of deleted custom images: agents remove their copies.
+deleted_custom_images = sa.Table(
+    "deleted_custom_images",
+    metadata,
+    sa.Column("image", sa.String(255), primary_key=True),
+)
+
 image_aliases = sa.Table(
     "image_aliases",
     metadata,

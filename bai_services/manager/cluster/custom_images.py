@@ -18,7 +18,6 @@ from bai_services.core.cluster.custom_images import (
     check_commit_labels,
     check_custom_name,
     custom_image_name,
-    is_custom_name,
     labels_of,
 )
 from bai_services.core.cluster.registries import registry_host
@@ -242,16 +241,12 @@ class CustomImages:
         """Read the open commits again at the next poll of an agent."""
         self._open = None
 
-    async def _unknown_images(self) -> Mapping[str, Sequence[str]]:
-        """Return the custom images on agents that are not in the database, by agent."""
-        # First the agents: the commit of each of their images has begun.
-        agents = await self._agents.agents()
-        known = await self._store.known_images()
+    async def _discarded_images(self) -> Mapping[str, Sequence[str]]:
+        """Return the images of deleted custom images and cancelled commits, by agent."""
+        discarded = await self._store.discarded_images()
         return {
-            agent.agent_id: [
-                name for name in agent.digests if is_custom_name(name) and name not in known
-            ]
-            for agent in agents
+            agent.agent_id: sorted(discarded & agent.digests.keys())
+            for agent in (await self._agents.agents() if discarded else ())
         }
 
     async def work_items(self, agent_id: str) -> list[dict[str, Any]]:
@@ -267,7 +262,7 @@ class CustomImages:
             self._open = time.monotonic(), by_agent
         discarded = self._discarded
         if discarded is None or time.monotonic() - discarded[0] > self.discard_seconds:
-            discarded = self._discarded = time.monotonic(), await self._unknown_images()
+            discarded = self._discarded = time.monotonic(), await self._discarded_images()
         discards = [
             {"id": f"{DISCARD}-{name}", "kind": DISCARD, "image": name}
             for name in discarded[1].get(agent_id, ())

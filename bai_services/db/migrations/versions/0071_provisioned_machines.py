@@ -1,6 +1,6 @@
 """Machines that the provisioning command has started.
 
-Follows 0069; created 2026-11-27.
+Follows 0070; created 2026-11-27.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from alembic import op
 
 from bai_services.db.tables.base import Slots, UtcDateTime
 
-revision = "0073"
-down_revision = "0069"
+revision = "0071"
+down_revision = "0070"
 
 
 def upgrade() -> None:
