@@ -1,9 +1,9 @@
-import { App, Button, Flex, Progress } from 'antd';
+import { App, Button, Flex, Progress, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import type { Entity } from '../../components/entities/entity';
 import { formatBytes } from '../../components/bytes';
-import { UserText } from '../../components/UserText';
+import { formatTime } from '../../components/time';
 import { meQuery } from '../../data/accounts/me';
 import type { Item } from '../../data/entities';
 import {
@@ -12,6 +12,8 @@ import {
   useRetryImport,
   type ModelImport
 } from '../../data/serving/models';
+import { reasonText } from '../../i18n/reasonText';
+import { visible } from '../../i18n/userText';
 
 const STATUSES = ['requested', 'queued', 'running', 'done', 'failed', 'cancelled'] as const;
 const PROGRESS_STATUS = { running: 'active', done: 'success', failed: 'exception' } as const;
@@ -74,7 +76,16 @@ function State({ made }: { made: ModelImport }) {
           })}
         </div>
       )}
-      {made.problem && <UserText text={made.problem} />}
+      {made.problem && (
+        <div>
+          {reasonText(i18n, { message: visible(made.problem), coded: made.problem_coded })}
+        </div>
+      )}
+      {made.kept_until && (
+        <Typography.Text type="secondary">
+          {t('model-imports.kept-until', { time: formatTime(made.kept_until, i18n.language) })}
+        </Typography.Text>
+      )}
     </div>
   );
 }
