@@ -64,9 +64,7 @@ export function ImportState({ made }: { made: FolderImport }) {
       )}
       {bytes > 0 && <div>{formatBytes(bytes, i18n.language)}</div>}
       {made.problem && (
-        <div>
-          {reasonText(i18n, { message: visible(made.problem), coded: made.problem_coded })}
-        </div>
+        <div>{reasonText(i18n, { message: visible(made.problem), coded: made.problem_coded })}</div>
       )}
     </div>
   );

@@ -56,7 +56,7 @@ function State({ made }: { made: ModelImport }) {
   const label = t(`model-imports.status-${status}`, status);
   const percent = status === 'done' ? 100 : Math.floor((100 * bytes) / Math.max(total, 1));
   return (
-    <div style={{ minWidth: 160 }}>
+    <div style={{ minWidth: made.problem ? 260 : 160 }}>
       {label}
       {status in PROGRESS_STATUS && (
         <Progress
@@ -77,9 +77,7 @@ function State({ made }: { made: ModelImport }) {
         </div>
       )}
       {made.problem && (
-        <div>
-          {reasonText(i18n, { message: visible(made.problem), coded: made.problem_coded })}
-        </div>
+        <div>{reasonText(i18n, { message: visible(made.problem), coded: made.problem_coded })}</div>
       )}
       {made.kept_until && (
         <Typography.Text type="secondary">

@@ -49,7 +49,9 @@ export function RequestsRanking({ request, by, groups, onBy }: RequestsRankingPr
           ? [
               {
                 title: t('endpoint-usage.by-user'),
-                render: (_: unknown, { owner }: EndpointUsageRow) => <UserText text={owner || '–'} />
+                render: (_: unknown, { owner }: EndpointUsageRow) => (
+                  <UserText text={owner || '–'} />
+                )
               }
             ]
           : []),
