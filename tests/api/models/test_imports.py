@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import disk_usage
@@ -306,7 +307,7 @@ async def test_failed_import_has_a_reason_and_leaves_nothing(
     problem: str,
 ) -> None:
     before = {name: getattr(hub, name) for name in damage}
-    vars(hub).update(damage)
+    vars(hub).update(copy.deepcopy(damage))
     empty = stored_files(api)
     failed = await ended(
         api, importer, await importer.post("/model-imports", {"repository": "org/tiny"})
