@@ -461,6 +461,35 @@ class TextTemplate(Enum):
     SCALING_REFUSED = "{parts}; a quota or a lack of resources permits only {count:replica} now"
     SCALING_MINIMUM = "{parts}; the minimum is {count:replica}"
 
+    # Why an import has failed
+    SOURCE_UNKNOWN_HOST = "the host name {name} cannot be resolved"
+    SOURCE_NOT_PUBLIC = "{name} has no public address; an administrator can allow its network"
+    SOURCE_TIMEOUT = "the server did not respond in time"
+    SOURCE_TLS = "the certificate of the server is not valid, or it does not use TLS"
+    SOURCE_UNREACHABLE = "the server cannot be reached ({name})"
+    SOURCE_STATUS = "the server responded with status {code}"
+    SOURCE_REFUSED = (
+        "access is refused (status {code}): the model needs a token, or its terms have not been "
+        "accepted; ask an administrator"
+    )
+    SOURCE_NOT_FOUND = (
+        "there is no such model, revision or file (status 404); check the name and import it again"
+    )
+    SOURCE_CUT_OFF = "the connection was closed before the end of the file"
+    SOURCE_SLOW = "{path}: less than {rate} KiB per second were received"
+    SOURCE_CHECKSUM = "{path} does not match its checksum; the source may be damaged"
+    SOURCE_CHANGED = "{path} has changed during the import"
+    SOURCE_FILE = "{path}: {parts}"
+    IMPORT_NO_MATCH = "no file of the model matches the patterns"
+    IMPORT_TOO_LARGE = "the files have {size} bytes; an import may have at most {limit}"
+    IMPORT_QUOTA = (
+        "the quota of the folder's owner is too small: {limit} bytes may be used, {used} are in "
+        "use or reserved, and {needed} more are needed; remove files, or ask an administrator"
+    )
+    IMPORT_STORAGE_FULL = "the storage host is full; remove files, or ask an administrator"
+    IMPORT_FOLDER_LOST = "folder {name} is no longer in the project"
+    IMPORT_INTERNAL_ERROR = "internal error; the log of the manager has the cause"
+
 
 # Reasons for the end of a session that the spawner reports as English text. The manager recognizes
 # a reason by its text.

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from urllib.parse import urljoin, urlsplit
 
+from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.ip_addresses import parse_address
 from bai_services.core.sessions.callbacks import AllowedTargets
 
@@ -23,6 +24,8 @@ MAX_ADDRESSES = 4
 
 class RetryableError(SourceError):
     """A failure after which another attempt may succeed."""
+
+    is_temporary = True
 
 
 def allowed_addresses(url: str, targets: AllowedTargets, lookup: Lookup, purpose: str) -> list[str]:
@@ -44,12 +47,12 @@ def allowed_addresses(url: str, targets: AllowedTargets, lookup: Lookup, purpose
         try:
             addresses = lookup(host, port)
         except OSError:
-            raise RetryableError(f"the host name {host} cannot be resolved") from None
+            raise RetryableError(TextTemplate.SOURCE_UNKNOWN_HOST.text(name=host)) from None
         except UnicodeError:  # a part of the name is empty or too long
             raise SourceError(f"the host name {host[:100]} is not valid") from None
     allowed = [address for address in addresses if targets.allows_address(address)]
     if not allowed:
-        raise SourceError(f"{host} has no public address; an administrator can allow its network")
+        raise SourceError(TextTemplate.SOURCE_NOT_PUBLIC.text(name=host))
     return allowed[:MAX_ADDRESSES]
 
 
@@ -106,9 +109,9 @@ def connect(addresses: list[str], port: int, seconds: float = TIMEOUT_SECONDS) -
     raise failure
 
 
-def problem_of(error: Exception) -> str:
+def problem_of(error: Exception) -> CodedText:
     if isinstance(error, TimeoutError):
-        return "the server did not respond in time"
+        return TextTemplate.SOURCE_TIMEOUT.text()
     if isinstance(error, ssl.SSLError):
-        return "the certificate of the server is not valid, or it does not use TLS"
-    return f"the server cannot be reached ({type(error).__name__})"
+        return TextTemplate.SOURCE_TLS.text()
+    return TextTemplate.SOURCE_UNREACHABLE.text(name=type(error).__name__)

@@ -4,6 +4,8 @@ client, and ONNX Runtime.
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +20,9 @@ import xllamacpp
 
 from tests.e2e.sessions import checked
 from tests.hub import ROOT, RunningHub
+from tests.testbed.model_hub import ModelHub, serve_model_hub
 from tests.testbed.tiny_models import language_model, linear_model
-from tests.testbed.wait import wait_until
+from tests.testbed.wait import wait_until, wait_until_async
 
 pytestmark = pytest.mark.e2e
 
@@ -218,3 +221,50 @@ def test_onnx_model_with_a_definition(hub: RunningHub, tmp_path: Path) -> None:
 
         response = wait_until(predicted, 20, "a prediction")
         assert response.json() == {"predictions": [0.5, 6.5]}
+
+
+async def test_cancelled_import_leaves_nothing_and_one_survives_a_kill_of_the_manager(
+    hub: RunningHub,
+) -> None:
+    tag = secrets.token_hex(3)
+    source = ModelHub({"model.bin": secrets.token_bytes(300_000)}, is_slow=True)
+    with hub.rest("admin") as rest:
+        spec = {"name": f"store-{tag}", "domain": "default", "type": "model-store"}
+        store = checked(rest.post("/projects", json=spec), 201)["id"]
+
+        async def read(path: str, **query: str) -> Any:
+            """Read an object; the source of the import answers meanwhile."""
+            response = await asyncio.to_thread(rest.get, path, params=query)
+            return response.json() if response.status_code == 200 else {}
+
+        async def started(name: str) -> str:
+            """Start an import, and wait until its first bytes have arrived."""
+            body = {"url": f"{source.url}/cdn/model.bin", "project": store, "folder": name}
+            path = f"/model-imports/{checked(rest.post('/model-imports', json=body), 202)['id']}"
+
+            async def is_receiving() -> bool:
+                return bool((await read(path)).get("bytes"))
+
+            await wait_until_async(is_receiving, 60, "the first bytes")
+            return path
+
+        async def is_deleted() -> bool:
+            return (await read("/vfolders", name=f"cancelled-{tag}")).get("total") == 0
+
+        async def is_done() -> bool:
+            return (await read(path)).get("status") == "done"
+
+        async with serve_model_hub(source):
+            path = await started(f"cancelled-{tag}")
+            assert checked(rest.delete(path), 200)["status"] == "cancelled"
+            await wait_until_async(is_deleted, 60, "the deletion of the folder")
+
+            path = await started(f"killed-{tag}")
+            await asyncio.to_thread(hub.kill, "manager")
+            source.is_slow = False
+            await wait_until_async(is_done, 60, "the end of the import")
+        folder = checked(rest.get(path), 200)["folder_id"]
+        stored = rest.get(f"/vfolders/{folder}/content", params={"path": "model.bin"})
+        assert stored.content == source.files["model.bin"]
+        checked(rest.delete(f"/vfolders/{folder}"), 204)
+        rest.patch(f"/projects/{store}", json={"is_active": False})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +24,7 @@ class ModelHub:
     ``has_ranges``: whether range requests are supported. ``wrong``: files whose content does not
     match their checksum. ``is_slow``: 10 kB are sent per second. ``failures``: statuses of the next
     responses of ``info``. ``redirect``: URL to redirect to, instead of ``/cdn``.
+    ``before_content``: called before a file of ``/cdn`` is sent.
     """
 
     files: dict[str, bytes]
@@ -35,6 +36,7 @@ class ModelHub:
     is_slow: bool = False
     failures: list[int] = field(default_factory=list)
     redirect: str | None = None
+    before_content: Callable[[], object] | None = None
     need_token: bool = False
     url: str = ""
     requests: Counter[str] = field(default_factory=Counter)
@@ -82,6 +84,8 @@ class ModelHub:
 
     async def cdn(self, request: web.Request) -> web.StreamResponse:
         self._record(request, "cdn")
+        if self.before_content is not None:
+            self.before_content()
         name = request.match_info["path"]
         return await self._send(request, name, self.files[name])
 

@@ -15,7 +15,7 @@ from bai_services.core.models.imports import MAX_PATH
 from bai_services.core.sessions.callbacks import MAX_URL
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, ResponseModel, ShortText
+from ..fields import Body, CodedText, NameText, ResponseModel, ShortText
 
 _TAG = "imports"
 
@@ -72,7 +72,8 @@ class FolderImport(ResponseModel):
     """``kind``: git, archive or file. ``status``: queued, running, done, failed or cancelled.
     ``open_path``: path below the address of a session with the folder. ``skipped``: numbers of
     ``links`` and ``submodules`` that were not imported, and of Git LFS files (``lfs``) without
-    their content.
+    their content. ``problem``: why the import has failed; ``problem_coded``: the same text as a
+    code with values, null for a text without a code.
     """
 
     id: str
@@ -96,6 +97,7 @@ class FolderImport(ResponseModel):
     total_bytes: int
     skipped: dict[str, int]
     problem: str
+    problem_coded: CodedText | None
 
 
 class ImportsHandler(APIHandler):

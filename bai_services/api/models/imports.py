@@ -13,7 +13,7 @@ from bai_services.core.models import records
 from bai_services.core.models.imports import MAX_PATTERNS
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, ResponseModel, ShortText
+from ..fields import Body, CodedText, NameText, ResponseModel, ShortText
 from ..serving.bodies import EmptyBody
 
 _TAG = "models"
@@ -38,6 +38,9 @@ class NewModelImport(Body):
 class ModelImport(ResponseModel):
     """``kind``: huggingface or url. ``status``: requested (waits for an approval), queued, running,
     done, failed or cancelled. ``commit_id``: the commit of the revision when the import began.
+    ``problem``: why the import has failed; ``problem_coded``: the same text as a code with values,
+    null for a text without a code. The folder of a failed or cancelled import is deleted; after an
+    interruption, its complete files remain until ``kept_until``, and a retry continues with them.
     """
 
     id: str
@@ -61,6 +64,8 @@ class ModelImport(ResponseModel):
     bytes: int
     total_bytes: int
     problem: str
+    problem_coded: CodedText | None
+    kept_until: datetime | None
 
 
 class ImportsHandler(APIHandler):
@@ -84,7 +89,11 @@ class ImportHandler(APIHandler):
     async def get(self, key: str) -> records.ModelImport:
         return await self.manager.models.imports.get(self.caller, key)
 
-    @operation("Cancel or reject an import of a model", tag=_TAG, returns=ModelImport)
+    @operation(
+        "Cancel or reject an import of a model; its folder is deleted",
+        tag=_TAG,
+        returns=ModelImport,
+    )
     async def delete(self, key: str) -> records.ModelImport:
         return await self.manager.models.imports.cancel(self.caller, key)
 
@@ -103,7 +112,7 @@ class ApprovalHandler(APIHandler):
 
 class RetryHandler(APIHandler):
     @operation(
-        "Begin a failed import of a model again; its complete files are kept",
+        "Begin a failed import of a model again",
         tag=_TAG,
         body=EmptyBody,
         returns=ModelImport,

@@ -261,9 +261,15 @@ async def import_(
     if wait:
         made = await _wait_for_import(connection.client, made)
         if made["status"] != "done":
-            raise Conflict(f"the import is {made['status']}: {made['problem']}")
+            raise Conflict(_failure(made))
     text = "imported" if wait else f"being imported (import {made['id']})"
     output.print_done(f"{source} {text} into folder {made['folder']}", made, as_json=as_json)
+
+
+def _failure(made: Mapping[str, Any]) -> str:
+    if made["status"] != "failed":
+        return f"the import is {made['status']}; its folder is deleted"
+    return f"the import has failed: {made['problem']}; to try again: bai model retry {made['id']}"
 
 
 async def _wait_for_import(client: Client, made: dict[str, Any]) -> dict[str, Any]:
@@ -313,7 +319,7 @@ async def approve(connection: Connection, import_id: str, *, as_json: bool) -> N
 @json_option
 @connected
 async def retry(connection: Connection, import_id: str, *, as_json: bool) -> None:
-    """Restart a failed import; complete files are kept."""
+    """Restart a failed import; after an interruption, it continues where it stopped."""
     path = f"/model-imports/{segment(import_id)}"
     made = await connection.client.post(f"{path}/retry", {})
     output.print_done(f"import of {made['source']} restarted", made, as_json=as_json)
@@ -324,7 +330,7 @@ async def retry(connection: Connection, import_id: str, *, as_json: bool) -> Non
 @json_option
 @connected
 async def cancel(connection: Connection, import_id: str, *, as_json: bool) -> None:
-    """Cancel or reject an import; complete files remain in its folder."""
+    """Cancel or reject an import; its folder is deleted."""
     made = await connection.client.delete(f"/model-imports/{segment(import_id)}")
     output.print_done(f"import of {made['source']} cancelled", made, as_json=as_json)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from .lifecycle import ImportStatus
 from .sources import SourceKind
@@ -17,7 +18,7 @@ class FolderImport:
     ``source``: the URL; ``commit_id``: the commit that was fetched. ``directory``: directory of the
     files in the folder, "" for the top. ``open_path``: path below the address of a session with the
     folder. ``skipped``: see ``FetchedFiles``. ``problem``: why the import has failed, "" without a
-    failure.
+    failure; ``problem_coded``: the same text as a code with values, None for a text without a code.
     """
 
     id: str
@@ -41,6 +42,7 @@ class FolderImport:
     total_bytes: int
     skipped: Mapping[str, int]
     problem: str
+    problem_coded: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

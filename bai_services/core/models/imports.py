@@ -201,6 +201,7 @@ def chosen_files(
     if total > max_bytes:
         raise TooLarge(
             f"the files have {total} bytes; an import may have at most {max_bytes}",
+            size_bytes=total,
             limit_bytes=max_bytes,
         )
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from ..imports.lifecycle import ImportStatus
 from .imports import SourceKind
@@ -65,7 +66,10 @@ class ModelImport:
 
     ``source``: name of the model at the hub, or the URL of a file. ``revision``: as requested;
     ``commit_id``: commit of the revision when the import began. ``folder_id``: None until the
-    import is approved. ``problem``: why the import has failed, "" without a failure.
+    import is approved, and after its folder was deleted. ``problem``: why the import has failed,
+    "" without a failure; ``problem_coded``: the same text as a code with values, None for a text
+    without a code. ``kept_until``: until then, a retry continues with the first incomplete file;
+    None if nothing is kept.
     """
 
     id: str
@@ -89,3 +93,5 @@ class ModelImport:
     bytes: int
     total_bytes: int
     problem: str
+    problem_coded: Mapping[str, Any] | None
+    kept_until: datetime | None

@@ -45,6 +45,7 @@ class FolderImportRow:
     total_bytes: int
     skipped: Mapping[str, int]
     problem: str
+    problem_coded: Mapping[str, Any] | None
     owner: str
     owner_role: Role
     domain: str

@@ -125,8 +125,15 @@ class ImportStore(Generic[Row]):
                 await record(tx, audit)
             return after
 
-    async def retry(self, import_id: str, owner_id: str, now: datetime, audit: AuditEntry) -> None:
-        """Queue a failed import again.
+    async def retry(
+        self,
+        import_id: str,
+        owner_id: str,
+        now: datetime,
+        changes: Mapping[str, Any],
+        audit: AuditEntry,
+    ) -> None:
+        """Queue a failed import again, and write other ``changes``.
 
         Raises
         ------
@@ -137,7 +144,7 @@ class ImportStore(Generic[Row]):
         Conflict
             If the owner is no longer active.
         """
-        changes = {"problem": "", "files": 0, "bytes": 0}
+        changes = {"problem": "", "problem_coded": None, "files": 0, "bytes": 0, **changes}
         async with self._db.write() as tx:
             await lock_active(tx, owner_id)
             await self._check_count(tx, owner_id)

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Visibility
 from bai_services.core.folders.vfolders import VfolderStatus
+from bai_services.core.imports.lifecycle import ImportStatus
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.models.cards import CardContent, latest, resources_text
 from bai_services.core.resources import ResourceSlots
@@ -23,7 +24,7 @@ from ..listing import Listing
 from ..records import records
 from ..tables.accounts import projects
 from ..tables.folders import vfolders
-from ..tables.models import model_cards
+from ..tables.models import model_cards, model_imports
 
 STORE = "model-store"
 # Maximum number of distinct minimum resources for a filter by quota.
@@ -104,6 +105,12 @@ _LISTING = Listing(
         "size_bytes": sa.func.coalesce(vfolders.c.used_bytes, -1),
     },
 )
+# Until its import is done, a folder is incomplete.
+_IS_COMPLETE = ~(
+    sa.exists()
+    .where(model_imports.c.vfolder_id == vfolders.c.id)
+    .where(model_imports.c.status != ImportStatus.DONE)
+)
 _IS_IN_STORE = (projects.c.type == STORE) & (vfolders.c.status == VfolderStatus.READY)
 
 
@@ -113,7 +120,7 @@ def _cards(visible: Visibility) -> sa.Select[Any]:
         sa.select(*(column.label(name) for name, column in columns.items()))
         .join_from(model_cards, vfolders, model_cards.c.vfolder_id == vfolders.c.id)
         .join(projects, vfolders.c.project_id == projects.c.id)
-        .where(_IS_IN_STORE)
+        .where(_IS_IN_STORE, _IS_COMPLETE)
     )
     return rows.where(*_conditions(visible))
 
@@ -239,7 +246,7 @@ class CardStore:
             marks = sa.func.sum(sa.case((model_cards.c.is_latest, 1), else_=0))
             names = (
                 names.join(projects, vfolders.c.project_id == projects.c.id)
-                .where(_IS_IN_STORE, model_cards.c.name != "")
+                .where(_IS_IN_STORE, _IS_COMPLETE, model_cards.c.name != "")
                 .group_by(vfolders.c.project_id, model_cards.c.name)
                 .having(marks != 1)
             )
@@ -271,7 +278,9 @@ async def _lock(tx: AsyncConnection, project_id: str) -> None:
 async def _mark_latest(tx: AsyncConnection, project_id: str, name: str) -> None:
     """Set ``is_latest`` of a project's cards with this name; True for cards without a name."""
     members = sa.select(vfolders.c.id).where(
-        vfolders.c.project_id == project_id, vfolders.c.status == VfolderStatus.READY
+        vfolders.c.project_id == project_id,
+        vfolders.c.status == VfolderStatus.READY,
+        _IS_COMPLETE,
     )
     same = (model_cards.c.name == name) & model_cards.c.vfolder_id.in_(members)
     if not name:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,7 @@ from ..accounts.visibility import visible_rows
 from ..database import Database
 from ..imports.store import ImportStore
 from ..listing import Listing
+from ..records import records
 from ..tables.accounts import project_policies, projects, users
 from ..tables.models import model_imports
 
@@ -44,6 +45,8 @@ class ImportRow:
     bytes: int
     total_bytes: int
     problem: str
+    problem_coded: Mapping[str, Any] | None
+    kept_until: datetime | None
     owner: str
     owner_role: Role
     domain: str
@@ -97,6 +100,24 @@ class ModelImportStore(ImportStore[ImportRow]):
         super().__init__(
             database, model_imports, rows=_ROWS, make_row=_row, listing=_LISTING, visible=_visible
         )
+
+    async def abandoned(self, now: datetime) -> list[ImportRow]:
+        """Return the failed and cancelled imports whose folder must be deleted."""
+        ended = sorted((ImportStatus.FAILED, ImportStatus.CANCELLED))
+        kept_until = model_imports.c.kept_until
+        rows = _ROWS.where(
+            model_imports.c.status.in_(ended),
+            model_imports.c.vfolder_id.is_not(None),
+            kept_until.is_(None) | (kept_until <= now),
+        )
+        async with self._db.read() as tx:
+            return records(_row, await tx.execute(rows.order_by(model_imports.c.created_at)))
+
+    async def folder_deleted(self, import_id: str, vfolder_id: str) -> None:
+        """Remove the reference of an import to its deleted folder."""
+        one = (model_imports.c.id == import_id) & (model_imports.c.vfolder_id == vfolder_id)
+        async with self._db.write() as tx:
+            await tx.execute(model_imports.update().where(one).values(vfolder_id=None))
 
     async def allows_member_imports(self, project_id: str) -> bool:
         """Return whether the policy of a store permits imports of members without an approval."""

@@ -31,6 +31,8 @@ folder_imports = sa.Table(
     sa.Column("total_bytes", sa.BigInteger, nullable=False),
     sa.Column("skipped", sa.JSON, nullable=False),
     sa.Column("problem", sa.Text, nullable=False),
+    # ``CodedText`` of the problem; NULL if its text has no code.
+    sa.Column("problem_coded", sa.JSON(none_as_null=True)),
     sa.Index("ix_folder_imports_status", "status", "created_at"),
     sa.Index("ix_folder_imports_owner_id", "owner_id"),
 )

@@ -60,6 +60,10 @@ model_imports = sa.Table(
     sa.Column("bytes", sa.BigInteger, nullable=False),
     sa.Column("total_bytes", sa.BigInteger, nullable=False),
     sa.Column("problem", sa.Text, nullable=False),
+    # ``CodedText`` of the problem; NULL if its text has no code.
+    sa.Column("problem_coded", sa.JSON(none_as_null=True)),
+    # When the folder of a failed import is deleted; NULL: at once.
+    sa.Column("kept_until", UtcDateTime),
     sa.Index("ix_model_imports_status", "status", "created_at"),
     sa.Index("ix_model_imports_project_id", "project_id"),
     sa.Index("ix_model_imports_owner_id", "owner_id"),

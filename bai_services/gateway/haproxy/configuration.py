@@ -156,6 +156,8 @@ def _defaults(settings: Settings) -> str:
 def _frontend(settings: Settings, folder: Path, listening: int) -> str:
     lines = [
         f"bind fd@{listening}",
+        # Evaluated once for each connection.
+        "tcp-request session set-var-fmt(sess.origin) @%[src]:%[src_port]",
         "unique-id-format %[var(txn.secret)]",
         *_request_variables(settings, folder),
         *_request_conditions(),
@@ -181,31 +183,32 @@ def _request_variables(settings: Settings, folder: Path) -> list[str]:
         *_names(settings.domain, settings.prefix),
         _set("digest http_auth_bearer,sha2(256),hex"),
         # 8 hex digits for IPv4, 32 for IPv6.
-        _set("digits var(txn.client),hex,length"),
-        _format(
-            "key",
-            "%[var(txn.name)]/%[var(txn.digest)]/%[var(txn.digits)]:%[var(txn.client),hex]",
+        _set("client_hex var(txn.client),hex"),
+        _set("digits var(txn.client_hex),length"),
+        # A converter takes less time than a format.
+        _set(
+            "key var(txn.name),concat(/,txn.digest,/),concat(,txn.digits,:),concat(,txn.client_hex)"
         ),
         _set(f"token var(txn.key),map_beg({map_file(folder, 'tokens')})"),
         *_owner_rules(settings, folder),
         # HAProxy has no time limit for bodies, so replicas get only requests with complete bodies.
         f"http-request wait-for-body time {_ms(BODY_SECONDS)} "
         f"if {{ req.hdr_val(content-length) 1:{MAX_HEAD_BYTES} }}",
-        _set("length req.hdr_val(content-length)"),
-        _set("received req.body_len"),
+        "acl has_length req.fhdr(content-length) -m found",
+        _set("length req.hdr_val(content-length) if has_length"),
+        _set("received req.body_len if has_length"),
         _set("expires var(txn.token),field(1,/)"),
+        "acl has_no_end var(txn.expires) -m str 0",
+        _set("now date unless has_no_end"),
         _set("owner var(txn.token),field(2,/)"),
-        _format("stream", "%[var(txn.owner)]@%[src]:%[src_port]"),
-        _set("now date"),
+        _set("stream var(txn.owner),concat(,sess.origin)"),
         _set(f"pool var(txn.name),map_str({pools})"),
         f"acl is_by_share var(txn.pool) -m str {BY_SHARE}",
         _set(f"turn rand({SHARES}) if is_by_share"),
         _format("share", "%[var(txn.name)]/:%[var(txn.turn)]") + " if is_by_share",
         _set(f"pool var(txn.share),map_str({pools}) if is_by_share"),
         _set(f"limits var(txn.pool),map_str({map_file(folder, 'limits')})"),
-        _set("max_queue var(txn.limits),field(1,/)"),
-        _set("request_ms var(txn.limits),field(2,/)"),
-        _set("max_body var(txn.limits),field(3,/)"),
+        _set("max_body var(txn.limits),field(3,/) if has_length"),
     ]
 
 
@@ -233,13 +236,11 @@ def _request_conditions() -> list[str]:
         "acl is_plain_connection req.fhdr(connection) -i keep-alive close upgrade",
         "acl has_upgrade req.fhdr(upgrade) -m found",
         "acl is_websocket req.fhdr(upgrade) -i websocket",
-        "acl has_length req.fhdr(content-length) -m found",
         "acl is_too_large req.fhdr(content-length),sub(txn.max_body) gt 0",
         "acl is_incomplete var(txn.length),sub(txn.received) gt 0",
         "acl is_bodiless method GET HEAD DELETE OPTIONS",
         "acl is_grpc req.fhdr(content-type) -m reg -i ^application/grpc([+;]|$)",
         "acl has_grpc_pool var(txn.pool) -m end _grpc",
-        "acl has_no_end var(txn.expires) -m str 0",
         "acl is_valid var(txn.expires),sub(txn.now) gt 0",
     ]
 
@@ -285,8 +286,7 @@ def _owner_rules(settings: Settings, folder: Path) -> list[str]:
         _set(f"endpoint_owner var(txn.name),map_str({map_file(folder, 'owners')})"),
         "http-request track-sc2 var(txn.endpoint_owner) table owners "
         "if { var(txn.token) -m found } { var(txn.endpoint_owner) -m found }",
-        _set("connections fe_conn"),
-        _set(f"free int({settings.max_connections + 1}),sub(txn.connections)"),
+        _set(f"free fe_conn,neg,add({settings.max_connections + 1})"),
         f"{refuse}{_RETRY_AFTER} if {{ sc2_conn_cur(owners) gt {settings.max_owner_requests} }} "
         "or { sc2_conn_cur(owners),sub(txn.free) gt 0 }",
     ]
@@ -331,11 +331,12 @@ def _grpc_rules(settings: Settings, folder: Path) -> list[str]:
         "balance leastconn",
         # The gateway removes these headers from the responses that it forwards itself.
         f"http-response del-header {_one_of(NOT_FOR_CLIENTS)} -m reg",
+        _set("max_queue var(txn.limits),field(1,/) if { be_conn_free lt 1 }"),
         f"http-request return status 503 content-type application/json string {busy}{_RETRY_AFTER} "
         "if { be_conn_free lt 1 } { queue,sub(txn.max_queue) ge 0 }",
         "http-request track-sc0 var(txn.owner) table requests if { var(txn.owner) -m found }",
         "http-request track-sc1 var(txn.stream) table streams if { var(txn.owner) -m found }",
-        "http-request set-timeout server var(txn.request_ms)",
+        "http-request set-timeout server var(txn.limits),field(2,/)",
         f"http-request replace-path ^{re.escape(settings.prefix)}/[^/]*/?(.*)$ /\\1{own_host}",
         f"http-request del-header {_not_for_replicas()} -m reg",
         _set(f"secret var(txn.pool),map_str({map_file(folder, 'secrets')})"),

@@ -92,6 +92,28 @@ class VFolderTasks:
         for row in await self._store.by_id(vfolder_id):
             self._run(row)
 
+    async def delete(self, row: VfolderRow, reason: str) -> None:
+        """Delete a ready folder permanently, as an action of the system.
+
+        Raises
+        ------
+        InUse
+            If a live session has the folder mounted.
+        InvalidTransition
+            If the folder is not ready.
+        """
+        facts = {"name": row.name, "reason": reason}
+        for event, action in (
+            (VfolderEvent.TRASHED, "vfolder.trash"),
+            (VfolderEvent.PURGED, "vfolder.purge"),
+        ):
+            entry = self._audit.system(
+                action, row.id, domain=row.domain, owner_id=row.owner_id, **facts
+            )
+            await self._store.apply_event(row.id, event, self._clock(), entry)
+        await self._changes.folder_changed(row)
+        await self.begin(row.id)
+
     async def wait(self) -> None:
         """Wait for all running tasks."""
         await asyncio.gather(*self._running.values())

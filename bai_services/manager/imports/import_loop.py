@@ -7,12 +7,22 @@ import functools
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from bai_services.core.accounts.roles import Role
-from bai_services.core.errors import BaiError, InvalidTransition, NotFound, Unavailable
+from bai_services.core.coded_text import CodedText, TextTemplate
+from bai_services.core.errors import (
+    BaiError,
+    InvalidRequest,
+    InvalidTransition,
+    NotFound,
+    QuotaExceeded,
+    StorageFull,
+    TooLarge,
+    Unavailable,
+)
 from bai_services.core.imports.lifecycle import IMPORTS_KEPT_FOR, ImportEvent, ImportStatus
 from bai_services.db.imports.store import ImportStore
 from bai_services.storage.workers import Workers
@@ -52,9 +62,6 @@ Row = TypeVar("Row", bound=AnyImport)
 class ImportLoop(ABC, Generic[Row]):
     """Runs imports while this manager holds the lease; after a restart, repeats unfinished ones."""
 
-    # Columns to set at the end of an import.
-    at_end: Mapping[str, Any] = {}
-
     def __init__(
         self, name: str, context: ManagerContext, store: ImportStore[Row], lease: Lease
     ) -> None:
@@ -92,6 +99,7 @@ class ImportLoop(ABC, Generic[Row]):
         """Begin the oldest queued imports, and delete old import records."""
         if await self._lease.hold() is None:
             return
+        await self.clean_up()
         for row in await self.open():
             if len(self._running) >= MAX_CONCURRENT:
                 break
@@ -102,6 +110,13 @@ class ImportLoop(ABC, Generic[Row]):
                 self._owners[row.owner_id] += 1
                 task.add_done_callback(functools.partial(self._ended, row.id, row.owner_id))
         await self._store.clean_up(self._clock() - IMPORTS_KEPT_FOR)
+
+    async def clean_up(self) -> None:
+        """Remove what ended imports have left behind."""
+
+    def is_running(self, import_id: str) -> bool:
+        """Return whether this manager runs an import, which may still write files."""
+        return import_id in self._running
 
     async def wait(self) -> None:
         """Wait for the running imports."""
@@ -129,24 +144,47 @@ class ImportLoop(ABC, Generic[Row]):
 
     async def run(self, row: Row, transfer: Transfer) -> None:
         """Run or continue one import."""
-        report = asyncio.create_task(self._report(row.id, transfer), name=f"progress {row.id}")
-        event, problem = ImportEvent.COMPLETED, ""
+        failure: Exception | None = None
         try:
             await self._store.apply(row.id, ImportEvent.BEGUN, self._clock())
-            await self.fetch(row, transfer)
+            async with self._reported(row.id, transfer):
+                await self.fetch(row, transfer)
         except (SourceError, BaiError) as error:
             if transfer.is_cancelled:
                 return
-            event, problem = ImportEvent.BROKEN, str(error)[:_MAX_PROBLEM]
-        except Exception:
+            failure = error
+        except Exception as error:
             log.exception("import %s has failed", row.id)
-            event, problem = ImportEvent.BROKEN, "internal error"
+            failure = error
+        event = ImportEvent.COMPLETED if failure is None else ImportEvent.BROKEN
+        changes = {
+            **_problem(failure),
+            **_progress(transfer),
+            **self.changes_at_end(failure, transfer),
+        }
+        with suppress(InvalidTransition, NotFound):  # cancelled during this step
+            await self._store.apply(row.id, event, self._clock(), changes)
+            if failure is None:
+                await self.completed(row)
+
+    async def completed(self, row: Row) -> None:
+        """React to the success of an import."""
+
+    def changes_at_end(self, failure: Exception | None, transfer: Transfer) -> Mapping[str, Any]:
+        """Return further columns to set at the end of an import."""
+        return {}
+
+    @asynccontextmanager
+    async def _reported(self, import_id: str, transfer: Transfer) -> AsyncIterator[None]:
+        """Report the progress of a running import."""
+        report = asyncio.create_task(
+            self._report(import_id, transfer), name=f"progress {import_id}"
+        )
+        try:
+            yield
         finally:
             report.cancel()
             await asyncio.gather(report, return_exceptions=True)
-        changes = {"problem": problem, **_progress(transfer), **self.at_end}
-        with suppress(InvalidTransition, NotFound):  # cancelled during this step
-            await self._store.apply(row.id, event, self._clock(), changes)
 
     async def _report(self, import_id: str, transfer: Transfer) -> None:
         """Store the progress regularly; stop the import if it was cancelled or another manager runs
@@ -169,6 +207,36 @@ class ImportLoop(ABC, Generic[Row]):
     async def blocking(self, work: Callable[..., T], *arguments: Any) -> T:
         """Run blocking work in a thread, without a time limit."""
         return await self._threads.run(work, *arguments, seconds=None)
+
+
+def _problem(failure: Exception | None) -> dict[str, Any]:
+    """Return the columns with the reason of a failure."""
+    if failure is None:
+        return {"problem": "", "problem_coded": None}
+    coded = _coded(failure)
+    text = str(failure) if coded is None else str(coded)
+    return {
+        "problem": text[:_MAX_PROBLEM],
+        "problem_coded": None if coded is None else coded.as_json(),
+    }
+
+
+def _coded(failure: Exception) -> CodedText | None:
+    """Return the reason of a failure; None if its message has no code."""
+    if isinstance(failure, SourceError):
+        return failure.coded
+    if isinstance(failure, StorageFull):
+        return TextTemplate.IMPORT_STORAGE_FULL.text()
+    values = failure.details if isinstance(failure, BaiError) else {}
+    if isinstance(failure, QuotaExceeded) and "asked" in values:
+        limit, used, needed = values["limit"], values["used"], values["asked"]
+        return TextTemplate.IMPORT_QUOTA.text(limit=limit, used=used, needed=needed)
+    if isinstance(failure, InvalidRequest) and values.get("field") == "patterns":
+        return TextTemplate.IMPORT_NO_MATCH.text()
+    if isinstance(failure, TooLarge) and "size_bytes" in values:
+        size, limit = values["size_bytes"], values["limit_bytes"]
+        return TextTemplate.IMPORT_TOO_LARGE.text(size=size, limit=limit)
+    return None if isinstance(failure, BaiError) else TextTemplate.IMPORT_INTERNAL_ERROR.text()
 
 
 def _progress(transfer: Transfer) -> dict[str, int]:

@@ -134,6 +134,7 @@ class FolderImports:
             "total_bytes": 0,
             "skipped": {},
             "problem": "",
+            "problem_coded": None,
         }
         entry = self._audit.entry(
             caller,

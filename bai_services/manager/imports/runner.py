@@ -6,6 +6,7 @@ import os
 import shutil
 import ssl
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 from bai_services.core.accounts.roles import Caller
@@ -37,8 +38,6 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
 
     After a restart, an import fetches its files again.
     """
-
-    at_end = {"token": ""}
 
     def __init__(
         self,
@@ -74,6 +73,9 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
                     await self._fetch_archive(caller, row, folder, writer, space, transfer)
         finally:
             await host.discard(writer)
+
+    def changes_at_end(self, failure: Exception | None, transfer: Transfer) -> dict[str, Any]:
+        return {"token": ""}
 
     async def _fetch_file(
         self,
@@ -136,6 +138,7 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
         if size > self._max_bytes:
             raise TooLarge(
                 f"the file has {size} bytes; an import may have at most {self._max_bytes}",
+                size_bytes=size,
                 limit_bytes=self._max_bytes,
             )
         await space.require(size)

@@ -7,11 +7,28 @@ import socket
 import threading
 from collections.abc import Iterator
 
+from bai_services.core.coded_text import CodedText
 from bai_services.core.errors import Conflict
 
 
 class SourceError(Exception):
-    """A source that cannot be read; the message is for users and contains no secret."""
+    """A source that cannot be read; the message is for users and contains no secret.
+
+    ``coded``: the message as a code with values, None for messages without a code.
+    """
+
+    # Whether another attempt may succeed without a change of the request.
+    is_temporary = False
+
+    def __init__(self, problem: str | CodedText) -> None:
+        super().__init__(str(problem))
+        self.coded = problem if isinstance(problem, CodedText) else None
+
+
+class SlowSource(SourceError):
+    """A source that sends too few bytes per second."""
+
+    is_temporary = True
 
 
 class Transfer:

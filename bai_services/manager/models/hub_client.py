@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.models.imports import (
     MAX_INFO_BYTES,
     ModelInfo,
@@ -29,7 +30,7 @@ from bai_services.core.models.imports import (
 )
 from bai_services.core.sessions.callbacks import AllowedTargets
 
-from ..imports.transfer import SourceError, Transfer
+from ..imports.transfer import SlowSource, SourceError, Transfer
 from ..outgoing import (
     RetryableError,
     allowed_addresses,
@@ -193,7 +194,7 @@ class HubClient:
 
     def _repeated(self, read: Callable[[], T], transfer: Transfer) -> T:
         """Return the result of ``read``; retry it after network failures."""
-        failure = SourceError("the server cannot be reached")
+        failure = RetryableError("the server cannot be reached")
         for delay in self._delays():
             try:
                 with _network_errors():
@@ -201,7 +202,7 @@ class HubClient:
             except RetryableError as error:
                 failure = error
             transfer.wait(delay)
-        raise SourceError(str(failure))
+        raise failure
 
     @contextlib.contextmanager
     def opened(
@@ -318,7 +319,7 @@ class _Download:
 
     def run(self, delays: Callable[[], Iterator[float]]) -> str:
         left = delays()
-        failure = SourceError("the file cannot be read")
+        failure = RetryableError("the file cannot be read")
         while (delay := next(left, None)) is not None:
             before = self._received
             try:
@@ -328,7 +329,8 @@ class _Download:
             if self._received > before:
                 left = delays()  # reset the count of consecutive failures
             self._transfer.wait(delay)
-        raise SourceError(f"{self._file.path}: {failure}")
+        reason = failure.coded or TextTemplate.PLAIN_TEXT.text(text=str(failure))
+        raise RetryableError(TextTemplate.SOURCE_FILE.text(reason, path=self._file.path))
 
     def _attempt(self) -> str:
         self._transfer.check()
@@ -348,11 +350,11 @@ class _Download:
                 with time_limit(answer.connected, self._client.end_seconds):
                     self._receive(answer.response.read1(1))
         if self._received < size:
-            raise RetryableError("the connection was closed before the end of the file")
+            raise RetryableError(TextTemplate.SOURCE_CUT_OFF.text())
         found = self._digest.hexdigest()
         expected = self._file.sha256 or checksum_of_etag(self._etag)
         if expected and found != expected:
-            raise SourceError(f"{self._file.path} does not match its checksum")
+            raise SourceError(TextTemplate.SOURCE_CHECKSUM.text(path=self._file.path))
         return found
 
     def _check(self, answer: _Answer) -> None:
@@ -364,7 +366,7 @@ class _Download:
             raise SourceError(f"{self._file.path} does not have the size that was announced")
         self._size = size
         if self._received and answer.etag != self._etag:
-            raise SourceError(f"{self._file.path} has changed during the import")
+            raise SourceError(TextTemplate.SOURCE_CHANGED.text(path=self._file.path))
         self._etag = answer.etag
 
     def _check_time(self) -> None:
@@ -374,10 +376,8 @@ class _Download:
         started, before = self._window
         if now - started >= self._client.rate_window_seconds:
             if self._received - before < MIN_BYTES_PER_SECOND * (now - started):
-                raise SourceError(
-                    f"{self._file.path}: less than {MIN_BYTES_PER_SECOND // 1024} KiB per second "
-                    "were received"
-                )
+                rate = MIN_BYTES_PER_SECOND // 1024
+                raise SlowSource(TextTemplate.SOURCE_SLOW.text(path=self._file.path, rate=rate))
             self._window = now, self._received
 
     def _begin_again(self) -> None:
@@ -431,16 +431,13 @@ def _answer(
 ) -> _Answer:
     status = response.status
     if status in (401, 403):
-        raise SourceError(
-            f"access is refused (status {status}): the model needs a token, or its terms have not "
-            "been accepted"
-        )
+        raise SourceError(TextTemplate.SOURCE_REFUSED.text(code=status))
     if status == 404:
-        raise SourceError("there is no such model, revision or file (status 404)")
+        raise SourceError(TextTemplate.SOURCE_NOT_FOUND.text())
     if status == 429 or status >= 500:
-        raise RetryableError(f"the server responded with status {status}")
+        raise RetryableError(TextTemplate.SOURCE_STATUS.text(code=status))
     if status not in (200, 206):
-        raise SourceError(f"the server responded with status {status}")
+        raise SourceError(TextTemplate.SOURCE_STATUS.text(code=status))
     etag = linked.get("X-Linked-ETag") or response.headers.get("ETag") or ""
     size = _number(linked.get("X-Linked-Size")) if "X-Linked-Size" in linked else None
     if status == 206:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from bai_services.core.errors import NotFound, TooLarge
+from bai_services.core.coded_text import TextTemplate
+from bai_services.core.errors import BaiError, NotFound, TooLarge
 from bai_services.core.folders.vfolders import VfolderStatus
 from bai_services.core.models.imports import (
     RemoteFile,
@@ -28,16 +31,24 @@ from ..folders.files import DEFAULT_UID
 from ..folders.folder_changes import FolderChanges
 from ..folders.quotas import Quotas, location_of
 from ..folders.storage_hosts import StorageHosts
+from ..folders.tasks import VFolderTasks
 from ..imports.import_loop import ImportLoop
-from ..imports.transfer import Transfer
+from ..imports.transfer import SourceError, Transfer
 from ..scheduling.lease import Lease
 from .hub_client import HubClient
+
+log = logging.getLogger(__name__)
+
+# Time in which an interrupted import can be continued with its complete files.
+KEPT_FOR = timedelta(hours=24)
 
 
 class ImportRunner(ImportLoop[ImportRow]):
     """Runs the imports of all stores.
 
-    After a restart, an import continues with the first file that is not complete.
+    After a restart, an import continues with the first file that is not complete. The folder of an
+    import that fails or is cancelled is deleted, except after an interruption: then its complete
+    files are kept for ``KEPT_FOR``.
     """
 
     def __init__(
@@ -49,15 +60,18 @@ class ImportRunner(ImportLoop[ImportRow]):
         *,
         hosts: StorageHosts,
         quotas: Quotas,
+        tasks: VFolderTasks,
         changes: FolderChanges,
         lease: Lease,
     ) -> None:
         super().__init__("model imports", context, store, lease)
+        self._imports = store
         self._folders = VfolderStore(context.database)
         self._clients = {SourceKind.HUGGINGFACE: client, SourceKind.URL: client.anonymous()}
         self._max_bytes = max_bytes
         self._hosts = hosts
         self._quotas = quotas
+        self._tasks = tasks
         self._changes = changes
 
     async def fetch(self, row: ImportRow, transfer: Transfer) -> None:
@@ -80,6 +94,33 @@ class ImportRunner(ImportLoop[ImportRow]):
         text = definition_of(source, row.folder, commit or row.sha256, metadata)
         await self._write_definition(await self._folder(row), text)
 
+    async def completed(self, row: ImportRow) -> None:
+        # The card of the folder becomes visible.
+        for folder in await self._folders.by_id(row.vfolder_id or ""):
+            await self._changes.folder_changed(folder)
+
+    def changes_at_end(self, failure: Exception | None, transfer: Transfer) -> dict[str, Any]:
+        is_kept = isinstance(failure, SourceError) and failure.is_temporary and transfer.files > 0
+        return {"kept_until": self._clock() + KEPT_FOR if is_kept else None}
+
+    async def clean_up(self) -> None:
+        """Delete the folders of failed and cancelled imports."""
+        for row in await self._imports.abandoned(self._clock()):
+            if self.is_running(row.id):  # still writes
+                continue
+            try:
+                await self._delete_folder(row)
+            except BaiError as error:
+                # The next step tries again.
+                log.warning("the folder of import %s cannot be deleted: %s", row.id, error)
+
+    async def _delete_folder(self, row: ImportRow) -> None:
+        folder_id = row.vfolder_id or ""
+        for folder in await self._folders.by_id(folder_id):
+            if folder.status is VfolderStatus.READY and folder.project_id == row.project_id:
+                await self._tasks.delete(folder, f"the import of {row.folder} is {row.status}")
+        await self._imports.folder_deleted(row.id, folder_id)
+
     async def _files_of(
         self, row: ImportRow, transfer: Transfer
     ) -> tuple[str, dict[str, Any], Sequence[tuple[str, RemoteFile]]]:
@@ -91,6 +132,7 @@ class ImportRunner(ImportLoop[ImportRow]):
             if size > self._max_bytes:
                 raise TooLarge(
                     f"the file has {size} bytes; an import may have at most {self._max_bytes}",
+                    size_bytes=size,
                     limit_bytes=self._max_bytes,
                 )
             return "", {}, [(row.source, RemoteFile(path, size, row.sha256))]
@@ -112,7 +154,7 @@ class ImportRunner(ImportLoop[ImportRow]):
         for folder in await self._folders.by_id(row.vfolder_id or ""):
             if folder.status is VfolderStatus.READY and folder.project_id == row.project_id:
                 return folder
-        raise NotFound(f"folder {row.folder} is no longer in the project")
+        raise SourceError(TextTemplate.IMPORT_FOLDER_LOST.text(name=row.folder))
 
     async def _is_complete(self, folder: VfolderRow, file: RemoteFile) -> bool:
         """Return whether a file exists: an import creates a file only when it is complete."""

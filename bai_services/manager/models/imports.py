@@ -11,13 +11,14 @@ from bai_services.core.accounts.records import Project
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reaches
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest, NotFound
-from bai_services.core.folders.vfolders import Permission, UsageMode, check_name
-from bai_services.core.imports.lifecycle import ImportEvent, ImportStatus
+from bai_services.core.folders.vfolders import Permission, UsageMode, VfolderStatus, check_name
+from bai_services.core.imports.lifecycle import ImportEvent, ImportStatus, next_status
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.models.imports import check_source
 from bai_services.core.models.records import ModelImport
 from bai_services.core.record_fields import fields_of
 from bai_services.core.sessions.callbacks import AllowedTargets
+from bai_services.db.folders.vfolders import VfolderStore
 from bai_services.db.models.cards import STORE
 from bai_services.db.models.imports import ImportRow, ModelImportStore
 
@@ -45,6 +46,7 @@ class Imports:
     ) -> None:
         """``wake`` wakes the loop that runs imports."""
         self._store = store
+        self._folder_rows = VfolderStore(context.database)
         self._targets = targets
         self._clock = context.clock
         self._audit = context.audit
@@ -109,6 +111,8 @@ class Imports:
             "bytes": 0,
             "total_bytes": 0,
             "problem": "",
+            "problem_coded": None,
+            "kept_until": None,
         }
         entry = self._audit.entry(
             caller,
@@ -162,7 +166,7 @@ class Imports:
         return await self.get(caller, key)
 
     async def cancel(self, caller: Caller, key: str) -> ModelImport:
-        """Reject or stop an import; files that are complete remain in its folder.
+        """Reject or stop an import; its folder is deleted.
 
         Raises
         ------
@@ -177,12 +181,13 @@ class Imports:
         return await self.get(caller, key)
 
     async def retry(self, caller: Caller, key: str) -> ModelImport:
-        """Restart a failed import; it resumes with the first incomplete file.
+        """Restart a failed import. It continues with the first incomplete file if its folder still
+        exists; otherwise it gets a new folder.
 
         Raises
         ------
-        Conflict
-            If the folder was removed.
+        AlreadyExists
+            If the store has another folder of that name.
         InvalidTransition
             If the import has not failed.
         QuotaExceeded
@@ -192,11 +197,21 @@ class Imports:
         authorizer.require(caller, "model-import.retry", _target(row))
         # The owner may have left the store.
         authorizer.require(caller, "model-import.request", Target(row.domain, row.project_id))
-        if row.status is ImportStatus.FAILED and row.vfolder_id is None:
-            raise Conflict(f"folder {row.folder} was removed; import the model again")
-        await self._store.retry(
-            row.id, row.owner_id, self._clock(), self._entry(caller, "retry", row)
-        )
+        next_status(row.status, ImportEvent.RETRIED)
+        await self._store.check_count(row.owner_id)
+        # The import was approved before it began, so its user needs no further permission.
+        approver = replace(caller, role=Role.ADMIN, domain=row.domain)
+        changes: dict[str, Any] = {"kept_until": None}
+        made = None
+        if not await self._has_folder(row):
+            made = await self._create_folder(approver, row.project_id, row.folder)
+            changes["vfolder_id"] = made
+        entry = self._entry(caller, "retry", row)
+        try:
+            await self._store.retry(row.id, row.owner_id, self._clock(), changes, entry)
+        except BaiError:
+            await self._remove_folder(approver, made)
+            raise
         self._wake()
         return await self.get(caller, key)
 
@@ -229,6 +244,13 @@ class Imports:
             },
         )
         return made.id
+
+    async def _has_folder(self, row: ImportRow) -> bool:
+        found = await self._folder_rows.by_id(row.vfolder_id or "")
+        return any(
+            folder.status is VfolderStatus.READY and folder.project_id == row.project_id
+            for folder in found
+        )
 
     async def _remove_folder(self, caller: Caller, folder_id: str | None) -> None:
         if folder_id is not None:

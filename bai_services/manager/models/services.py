@@ -63,6 +63,7 @@ def model_services(
         settings.import_max_bytes,
         hosts=folders.storage_hosts,
         quotas=folders.quotas,
+        tasks=folders.tasks,
         changes=folders.changes,
         lease=lease,
     )

@@ -174,7 +174,8 @@ async def read_statistics(ui: Chat, served: dict[str, Any]) -> None:
     await ranking.get_by_role("row").filter(has_text=served["name"]).wait_for()
     await ui.page.get_by_role("combobox", name="Group by").click()
     await ui.page.locator(".ant-select-dropdown:visible").get_by_title("Token").click()
-    await ranking.get_by_text(f"{served['name']} · Chat page").wait_for()
+    row = ranking.get_by_role("row").filter(has_text=f"{served['name']} · Chat page")
+    await row.get_by_text(OWNER, exact=True).wait_for()
     export = ui.page.get_by_role("link", name="Download as CSV", exact=True)
     address = await export.get_attribute("href") or ""
     assert "/endpoint-usage?" in address and "by=token" in address

@@ -11,11 +11,13 @@ import pytest
 
 from tests.e2e.sessions import checked
 from tests.hub import RunningHub
+from tests.testbed.model_hub import ModelHub, serve_model_hub
 from tests.testbed.wait import wait_until_async
 
 from .conftest import Opener
 from .data_page import Data
 from .entities_page import Entities
+from .test_every_page import violations_in_both_themes
 
 if TYPE_CHECKING:
     import httpx
@@ -147,6 +149,38 @@ async def test_imports_of_a_member_wait_for_an_approval(
         await row.get_by_text("Waiting for approval").wait_for()
         await row.get_by_role("button", name="Cancel").click()
         await row.get_by_text("Cancelled").wait_for()
+
+
+@pytest.mark.checklist("MS-01")
+async def test_failed_import_says_why_and_is_retried(
+    hub: RunningHub, opened: Opener[Entities]
+) -> None:
+    tag = secrets.token_hex(3)
+    name = f"import-{tag}"
+    with hub.rest("admin") as admin, models(admin, tag):
+        async with serve_model_hub(ModelHub({})) as source:
+            url = f"{source.url}/org/tiny/resolve/main/{tag}.bin"
+            body = {"url": url, "folder": name, "project": f"store-{tag}"}
+            checked(admin.post("/model-imports", json=body), 202)
+            ui = await opened(Entities, "admin", "/models?tab=imports")
+            row = ui.page.get_by_role("row").filter(has_text=name)
+            await row.get_by_text("there is no such model, revision or file").wait_for()
+            assert await violations_in_both_themes(ui.page) == []
+            in_korean = await opened(Entities, "admin", "/models?tab=imports", locale="ko-KR")
+            korean = in_korean.page.get_by_role("row").filter(has_text=name)
+            await korean.get_by_text("이름을 확인하고 다시 가져오세요").wait_for()
+
+            async def is_deleted() -> bool:
+                found = checked(admin.get("/vfolders", params={"name": name}), 200)
+                return bool(found["total"] == 0)
+
+            await wait_until_async(is_deleted, 30, "the deletion of the folder")
+            source.files[f"{tag}.bin"] = b"weights"
+            await row.get_by_role("button", name="Try again").click()
+            await row.get_by_text("Done", exact=True).wait_for()
+            card = checked(admin.get(f"/models/{name}"), 200)
+            admin.delete(f"/vfolders/{card['id']}")
+            admin.post(f"/vfolders/{card['id']}/purge")
 
 
 @pytest.mark.checklist("MS-05")

@@ -4,10 +4,11 @@ import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
 import type { Entity } from '../../components/entities/entity';
-import { UserText } from '../../components/UserText';
 import { meQuery } from '../../data/accounts/me';
 import type { Item } from '../../data/entities';
 import { hasEnded, useCancelFolderImport, type FolderImport } from '../../data/imports';
+import { reasonText } from '../../i18n/reasonText';
+import { visible } from '../../i18n/userText';
 
 const STATUSES = ['queued', 'running', 'done', 'failed', 'cancelled'] as const;
 const PROGRESS_STATUS = { running: 'active', done: 'success', failed: 'exception' } as const;
@@ -62,7 +63,9 @@ export function ImportState({ made }: { made: FolderImport }) {
         />
       )}
       {bytes > 0 && <div>{formatBytes(bytes, i18n.language)}</div>}
-      {made.problem && <UserText text={made.problem} />}
+      {made.problem && (
+        <div>{reasonText(i18n, { message: visible(made.problem), coded: made.problem_coded })}</div>
+      )}
     </div>
   );
 }

@@ -1,9 +1,9 @@
-import { App, Button, Flex, Progress } from 'antd';
+import { App, Button, Flex, Progress, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import type { Entity } from '../../components/entities/entity';
 import { formatBytes } from '../../components/bytes';
-import { UserText } from '../../components/UserText';
+import { formatTime } from '../../components/time';
 import { meQuery } from '../../data/accounts/me';
 import type { Item } from '../../data/entities';
 import {
@@ -12,6 +12,8 @@ import {
   useRetryImport,
   type ModelImport
 } from '../../data/serving/models';
+import { reasonText } from '../../i18n/reasonText';
+import { visible } from '../../i18n/userText';
 
 const STATUSES = ['requested', 'queued', 'running', 'done', 'failed', 'cancelled'] as const;
 const PROGRESS_STATUS = { running: 'active', done: 'success', failed: 'exception' } as const;
@@ -54,7 +56,7 @@ function State({ made }: { made: ModelImport }) {
   const label = t(`model-imports.status-${status}`, status);
   const percent = status === 'done' ? 100 : Math.floor((100 * bytes) / Math.max(total, 1));
   return (
-    <div style={{ minWidth: 160 }}>
+    <div style={{ minWidth: made.problem ? 260 : 160 }}>
       {label}
       {status in PROGRESS_STATUS && (
         <Progress
@@ -74,7 +76,14 @@ function State({ made }: { made: ModelImport }) {
           })}
         </div>
       )}
-      {made.problem && <UserText text={made.problem} />}
+      {made.problem && (
+        <div>{reasonText(i18n, { message: visible(made.problem), coded: made.problem_coded })}</div>
+      )}
+      {made.kept_until && (
+        <Typography.Text type="secondary">
+          {t('model-imports.kept-until', { time: formatTime(made.kept_until, i18n.language) })}
+        </Typography.Text>
+      )}
     </div>
   );
 }

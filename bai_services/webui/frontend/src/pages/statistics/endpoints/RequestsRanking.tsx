@@ -44,6 +44,17 @@ export function RequestsRanking({ request, by, groups, onBy }: RequestsRankingPr
             <UserText text={data?.by === 'token' ? endpointTokenText(name) : name || '–'} />
           )
         },
+        // Endpoints of different owners can have the same name.
+        ...(by === 'token' || by === 'endpoint'
+          ? [
+              {
+                title: t('endpoint-usage.by-user'),
+                render: (_: unknown, { owner }: EndpointUsageRow) => (
+                  <UserText text={owner || '–'} />
+                )
+              }
+            ]
+          : []),
         barColumn(
           t('endpoint-usage.requests'),
           data?.rows ?? [],

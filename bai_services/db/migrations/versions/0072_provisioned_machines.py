@@ -1,6 +1,6 @@
 """Machines that the provisioning command has started.
 
-Follows 0070; created 2026-11-27.
+Follows 0071; created 2026-11-27.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from alembic import op
 
 from bai_services.db.tables.base import Slots, UtcDateTime
 
-revision = "0071"
-down_revision = "0070"
+revision = "0072"
+down_revision = "0071"
 
 
 def upgrade() -> None:

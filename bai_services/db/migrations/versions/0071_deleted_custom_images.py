@@ -1,6 +1,6 @@
 """Names of deleted custom images, whose copies agents remove.
 
-Follows 0069; created 2026-11-27.
+Follows 0070; created 2026-11-27.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0070"
-down_revision = "0069"
+revision = "0071"
+down_revision = "0070"
 
 
 def upgrade() -> None:
