@@ -55,6 +55,7 @@ function Frame() {
       <Layout>
         {isWide ? (
           <Layout.Sider
+            className="bai-sidebar"
             theme="light"
             width={SIDEBAR_WIDTH}
             collapsible
