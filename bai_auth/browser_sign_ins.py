@@ -20,10 +20,10 @@ from jupyterhub.handlers import BaseHandler
 from jupyterhub.handlers.base import SESSION_COOKIE_NAME
 from sqlalchemy.orm import Session
 
+from bai_services.core.accounts.browser_sign_ins import note_of
+
 from .user_agent import describe
 
-NOTE = "Browser sign-in"
-MAX_NOTE_CHARACTERS = 200
 # OAuth client of sign-in tokens; other OAuth tokens belong to the client of a service or server.
 HUB_CLIENT = "jupyterhub"
 # Attribute of the login handler in which the authenticator stores the account's maximum number of
@@ -99,7 +99,7 @@ def _note(handler: Any) -> str:
     """Return the note of a sign-in on the Hub's token page: browser, system and address."""
     program = describe(handler.request.headers.get("User-Agent", ""))
     address = handler.authenticator.client_address(handler.request)
-    return ", ".join(part for part in (f"{NOTE}: {program}", address) if part)[:MAX_NOTE_CHARACTERS]
+    return note_of(program, address)
 
 
 def _user_for_cookie(handler: Any, cookie_name: str, cookie_value: str | None = None) -> Any:

@@ -6,6 +6,7 @@ from . import audit, dashboard, drain, events, health, mail, metrics
 from .accounts import (
     account_deletion,
     auth,
+    browser_sign_ins,
     domains,
     external_identities,
     keypairs,
@@ -75,6 +76,7 @@ ROUTES: list[Route] = [
     *me.ROUTES,
     *dashboard.ROUTES,
     *ssh_keys.ROUTES,
+    *browser_sign_ins.ROUTES,
     *one_time_codes.ROUTES,
     *external_identities.ROUTES,
     *auth.ROUTES,

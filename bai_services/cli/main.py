@@ -46,6 +46,9 @@ COMMANDS: Mapping[str, DeferredCommand] = {
         "apps.ssh", "ssh_config", "Print an ssh_config section for sessions."
     ),
     "ssh-key": DeferredCommand("accounts.ssh_keys", "ssh_key", "Manage your public SSH keys."),
+    "sign-in": DeferredCommand(
+        "accounts.browser_sign_ins", "sign_in", "Manage the browsers in which you are signed in."
+    ),
     "ssh-proxy": DeferredCommand("apps.ssh", "ssh_proxy", "Serve as the ProxyCommand of ssh."),
     "env": DeferredCommand("sessions.setup", "env", "Manage variables and secrets of sessions."),
     "dotfile": DeferredCommand("sessions.setup", "dotfile", "Manage the dotfiles of sessions."),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bai_services.agent.devices import simulated
 from bai_services.agent.devices.nvidia.cuda import CudaGpus
 from bai_services.agent.devices.simulated import SimulatedGpus
 from bai_services.agent.injection import make_injection, resolve_devices, resource_file
@@ -64,3 +65,10 @@ def test_injection_is_json_serializable() -> None:
 def test_missing_device_is_named_in_error() -> None:
     with pytest.raises(errors.NotFound, match="SIM-m1-7"):
         injection(DeviceShare("SIM-m1-7", 1000))
+
+
+def test_the_web_ui_has_the_notice_about_simulated_gpus() -> None:
+    """The web UI recognizes the notice by this text, and shows it in the user's language."""
+    frontend = Path(simulated.__file__).parents[2] / "webui" / "frontend" / "src" / "i18n"
+    texts = json.loads((frontend / "en" / "sessions.json").read_text(encoding="utf-8"))
+    assert texts["simulated-gpus"] == simulated.NOTICE

@@ -54,6 +54,9 @@ TABLE = [
     Row("POST /me/ssh-keys", "ok ok ok ok ok ok ok 403 403", {"name": "{fresh}"}),
     # The key does not exist. Users have access only to their own keys.
     Row("DELETE /me/ssh-keys/nothing", "404 404 404 404 404 404 404 403 403"),
+    Row("GET /me/sign-ins", "ok ok ok ok ok ok ok 403 403"),
+    Row("DELETE /me/sign-ins", "ok ok ok ok ok ok ok 403 403"),
+    Row("DELETE /me/sign-ins/a1", "404 404 404 404 404 404 404 403 403"),
     Row("GET /me/environ", "ok ok ok ok ok ok ok 403 403"),
     Row("PUT /me/environ/SEED", "ok ok ok ok ok ok ok 403 403", {"value": "1"}),
     Row("DELETE /me/environ/NOTHING", "404 404 404 404 404 404 404 403 403"),

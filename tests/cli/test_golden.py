@@ -42,6 +42,7 @@ SCREENS = {
     "template-ls-empty": "template ls",
     "session-shares-empty": "session shares",
     "ssh-key-ls-empty": "ssh-key ls",
+    "sign-in-ls-empty": "sign-in ls",
     "env-ls-empty": "env ls",
     "dotfile-ls-empty": "dotfile ls",
     "usage-empty": "usage --slot cuda.device",

@@ -31,7 +31,14 @@ from bai_services.core import (
     tags,
     user_input,
 )
-from bai_services.core.accounts import one_time_codes, passwords, sign_ups, signature, ssh_keys
+from bai_services.core.accounts import (
+    browser_sign_ins,
+    one_time_codes,
+    passwords,
+    sign_ups,
+    signature,
+    ssh_keys,
+)
 from bai_services.core.apps import shares as app_shares
 from bai_services.core.bounded_yaml import load_yaml
 from bai_services.core.cluster import (
@@ -378,6 +385,11 @@ PARSERS: dict[str, list[Parser]] = {
     "accounts.sign_ups.check_email_domain": [
         lambda t: sign_ups.check_email_domain(t, ["example.org"])
     ],
+    "accounts.browser_sign_ins.note_of": [
+        lambda t: browser_sign_ins.note_of(t, t),
+        lambda t: browser_sign_ins.parse_note(browser_sign_ins.note_of("x on y", t)),
+    ],
+    "accounts.browser_sign_ins.parse_note": [browser_sign_ins.parse_note],
     "accounts.signature.parse_authorization": [signature.parse_authorization],
     "accounts.ssh_keys.check_key_name": [ssh_keys.check_key_name],
     "accounts.ssh_keys.parse_public_key": [

@@ -184,6 +184,12 @@ class SignIn:
         assert self._hub_oauth is not None
         return str(self._hub_oauth.get_token(handler) or "")
 
+    def browser_session_id(self, handler: RequestHandler) -> str:
+        """Return the session id that the Hub has given to the browser; empty without a cookie."""
+        if self._hub_oauth is None or handler.request.headers.get("Authorization"):
+            return ""
+        return str(self._hub_oauth.get_session_id(handler) or "")
+
     def client_ip(self, request: HTTPServerRequest) -> str:
         """Return the client address; trust ``X-Forwarded-For`` only from trusted proxies."""
         return self._proxies.client_address(

@@ -217,6 +217,23 @@ class CreatedSshKey(SshKey):
 
 
 @dataclass(frozen=True, slots=True)
+class BrowserSignIn:
+    """A browser in which a user is signed in.
+
+    ``program``: browser and system, such as ``Firefox on Linux``. ``is_current``: the browser that
+    sent the request.
+    """
+
+    id: str
+    program: str
+    address: str
+    created_at: datetime
+    last_used: datetime | None
+    expires_at: datetime | None
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PendingSignOut:
     """A user with a pending sign-out or revocation at the Hub.
 

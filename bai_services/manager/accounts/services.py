@@ -10,6 +10,7 @@ from ..mail.mails import Mails
 from ..metrics import Metrics
 from ..settings import Settings
 from .account_deletion import AccountDeletions
+from .browser_sign_ins import BrowserSignIns
 from .callers import Callers
 from .domains import Domains
 from .external_sign_ins import ExternalSignIns
@@ -45,6 +46,7 @@ class AccountServices:
     user_policies: Policies
     project_policies: Policies
     ssh_keys: SshKeys
+    browser_sign_ins: BrowserSignIns
     sign_ins: SignIns
     one_time_codes: OneTimeCodes
     external_sign_ins: ExternalSignIns
@@ -92,6 +94,7 @@ def account_services(
         user_policies=Policies("user", context),
         project_policies=Policies("project", context),
         ssh_keys=SshKeys(context),
+        browser_sign_ins=BrowserSignIns(context, hub, token_revocations),
         sign_ins=sign_ins,
         one_time_codes=one_time_codes,
         external_sign_ins=ExternalSignIns(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from bai_services.core.accounts.records import PendingSignOut
 from bai_services.core.accounts.roles import Caller, Role
@@ -69,6 +69,21 @@ class TokenRevocations:
             else:
                 await self._hub.end_sign_ins(user.username, keep_session)
         await self._users.mark_revoked(user.id, kind)
+
+    async def end_browser_sign_ins(
+        self, user_id: str, username: str, token_ids: Sequence[str]
+    ) -> None:
+        """End some browser sign-ins of a user, and the user's tokens of the chat page.
+
+        Raises
+        ------
+        Unavailable
+            If the Hub cannot be reached.
+        """
+        for token_id in token_ids:
+            await self._hub.end_sign_in(username, token_id)
+        # A browser that is still signed in gets a new token.
+        await self._users.end_chat_tokens(user_id)
 
     async def process_pending(self) -> bool:
         """Process all pending revocations; return False if some failed."""

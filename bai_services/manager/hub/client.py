@@ -23,6 +23,8 @@ START_TIMEOUT_SECONDS = 60
 DEFAULT_RETRY_SECONDS = 5.0
 MAX_CONNECTIONS = 64
 PAGE_SIZE = 200
+# OAuth client of the tokens that the Hub itself uses.
+HUB_CLIENT = "JupyterHub"
 MAX_REVOCATION_ROUNDS = 5
 _PAGED = {"Accept": "application/jupyterhub-pagination+json"}
 
@@ -242,6 +244,27 @@ class Hub:
         await self._delete_tokens(
             user, lambda token: (token.get("session_id") or keep_session) != keep_session
         )
+
+    async def sign_ins_of(self, user: str) -> Sequence[Mapping[str, Any]]:
+        """Return the models of the tokens of a user's browser sign-ins, newest first.
+
+        They are the tokens with a session id that belong to the Hub and not to another OAuth
+        client. Return an empty list if the Hub has no such user.
+        """
+        try:
+            page = await self.call("GET", f"{_user(user)}/tokens")
+        except NotFound:
+            return []
+        found = [
+            token
+            for token in page["api_tokens"]
+            if token.get("session_id") and token.get("oauth_client") == HUB_CLIENT
+        ]
+        return sorted(found, key=lambda token: str(token["created"]), reverse=True)
+
+    async def end_sign_in(self, user: str, token_id: str) -> None:
+        """End one browser sign-in; do nothing if it has ended already."""
+        await self._delete_token(user, token_id)
 
     async def end_access(self, user: str) -> None:
         """End sign-ins and revoke API tokens; tokens of the user's running servers stay valid."""

@@ -195,6 +195,23 @@ async def test_policies_of_each_kind_are_created(
             admin.delete(f"/{kind}-policies/{name}")
 
 
+async def test_model_store_is_created_as_a_project(
+    opened: Opener[Entities], admin: httpx.Client
+) -> None:
+    name = f"webui-store-{secrets.token_hex(4)}"
+    ui = await opened(Entities, "admin", f'/projects?filters={{"name__contains":"{name}"}}')
+    await ui.page.get_by_role("button", name="New project").click()
+    await ui.fill(Name=name)
+    await ui.choose("Type", "Model store")
+    await ui.save()
+    await ui.row(name).wait_for()
+    project = checked(admin.get("/projects", params={"name": name}), 200)["items"][0]
+    try:
+        assert project["type"] == "model-store"
+    finally:
+        admin.delete(f"/projects/{project['id']}")
+
+
 @pytest.mark.checklist("PRE-01", "USR-13")
 async def test_preset_is_created_and_lists_are_exported(
     opened: Opener[Entities], admin: httpx.Client

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -230,12 +231,65 @@ async def test_filters_are_saved_and_lists_are_downloaded(opened: Opener[Shell])
     assert lines[0].startswith("id,name,")
 
 
-async def test_title_and_link_of_a_page_at_the_end_of_the_sidebar_are_visible(
-    opened: Opener[Shell],
-) -> None:
-    from playwright.async_api import expect
+async def test_page_of_an_administrator_opens_at_its_top(opened: Opener[Shell]) -> None:
+    """The sidebar scrolls by itself to the selected entry, which is its last one."""
+    ui = await opened(Shell, "admin", "/system", viewport={"width": 1440, "height": 700})
+    title = ui.page.get_by_role("heading", name="System", exact=True)
+    await title.wait_for()
+    entry = ui.page.locator("nav .ant-menu-item-selected")
+    await entry.wait_for()
+    for shown in (title, entry, ui.page.get_by_role("button", name="Account: admin")):
+        box = await shown.bounding_box()
+        assert box is not None
+        assert 0 <= box["y"] < 700 - box["height"]
 
-    ui = await opened(Shell, "admin", "/maintenance", viewport={"width": 1280, "height": 700})
-    link = ui.page.get_by_role("navigation", name="Pages").get_by_role("link", name="Maintenance")
-    await expect(link).to_be_in_viewport()
-    await expect(ui.page.get_by_role("heading", name="Maintenance")).to_be_in_viewport()
+
+async def test_user_signs_out_of_other_browsers_in_the_settings(
+    opened: Opener[Shell], hub: RunningHub
+) -> None:
+    # The browsers of other tests' users must stay signed in.
+    name = f"webui-browsers-{secrets.token_hex(4)}"
+    with hub.rest("admin") as admin:
+        body = {"username": name, "email": f"{name}@example.org", "password": hub.password}
+        checked(admin.post("/users", json={**body, "projects": ["default"]}), 201)
+        try:
+            first = await opened(Shell, name, "/start", locale="en-GB")
+            second = await opened(Shell, name, "/start", locale="en-AU")
+            ui = await opened(Shell, name, "/settings?tab=sign-ins")
+            rows = ui.page.get_by_role("row").filter(has_text=" on Linux")
+            await rows.nth(2).wait_for()
+            assert await rows.count() == 3
+            current = rows.filter(has_text="This browser")
+            assert await current.get_by_role("button").count() == 0
+            await rows.last.get_by_role("button", name="Sign out").click()
+            await rows.nth(2).wait_for(state="detached")
+            await ui.page.get_by_role("button", name="Sign out of all other browsers").click()
+            await ui.page.locator(".ant-popconfirm .ant-btn-primary").click()
+            await rows.nth(1).wait_for(state="detached")
+            await current.wait_for()
+            for ended in (first, second):
+                await ended.page.get_by_text("You are signed out").wait_for()
+        finally:
+            checked(admin.delete(f"/users/{name}"), 200, 202, 204)
+
+
+@pytest.mark.checklist("SHELL-10")
+async def test_announcement_is_on_every_page_until_it_is_dismissed(
+    opened: Opener[Shell], hub: RunningHub
+) -> None:
+    title = f"Power cut {secrets.token_hex(3)}"
+    with hub.rest("admin") as admin:
+        body = {"title": title, "text": "Save your **notebooks**.", "level": "warning"}
+        announcement = checked(admin.post("/announcements", json=body), 201)
+        try:
+            ui = await opened(Shell, "user2", "/sessions")
+            notice = ui.page.get_by_role("alert").filter(has_text=title)
+            await notice.locator("strong", has_text="notebooks").wait_for()
+            await ui.open("/data")
+            await notice.get_by_role("button", name=f"Hide the announcement {title}").click()
+            await notice.wait_for(state="detached")
+            await ui.page.reload()
+            await ui.page.get_by_role("heading", name="Data").first.wait_for()
+            assert await notice.count() == 0
+        finally:
+            admin.delete(f"/announcements/{announcement['id']}")

@@ -16,6 +16,7 @@ export function Header(props: { hasMenuButton: boolean; onMenu: () => void }) {
   const isWide = Grid.useBreakpoint().md ?? true;
   return (
     <Layout.Header
+      className={props.hasMenuButton ? '' : 'bai-fixed-header'}
       style={{
         background: token.colorBgContainer,
         borderBottom: `1px solid ${token.colorBorderSecondary}`,

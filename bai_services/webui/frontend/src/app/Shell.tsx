@@ -61,6 +61,7 @@ function Frame() {
       <Layout>
         {isWide ? (
           <Layout.Sider
+            className="bai-sidebar"
             theme="light"
             width={SIDEBAR_WIDTH}
             collapsible

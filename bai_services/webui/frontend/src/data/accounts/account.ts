@@ -4,6 +4,7 @@ import { api, unwrap, type Schemas } from '../client';
 import { queries } from '../queries';
 
 export type SshKey = Schemas['SshKey'];
+export type SignIn = Schemas['BrowserSignIn'];
 export type Keypair = Schemas['Keypair'];
 
 export const sshKeysQuery = queryOptions({
@@ -20,6 +21,11 @@ export const ownKeypairsQuery = (username: string) =>
         return unwrap(api.GET('/keypairs', { signal, params: { query } }));
       })
   });
+
+export const signInsQuery = queryOptions({
+  queryKey: ['account', 'sign-ins'],
+  queryFn: ({ signal }) => unwrap(api.GET('/me/sign-ins', { signal }))
+});
 
 export const healthQuery = queryOptions({
   queryKey: ['health'],
@@ -43,6 +49,22 @@ export function useRemoveSshKey() {
   return useMutation({
     mutationFn: (name: string) =>
       unwrap(api.DELETE('/me/ssh-keys/{name}', { params: { path: { name } } })),
+    onSettled: refresh
+  });
+}
+
+export function useEndSignIn() {
+  return useMutation({
+    mutationFn: (id: string) =>
+      unwrap(api.DELETE('/me/sign-ins/{sign_in}', { params: { path: { sign_in: id } } })),
+    onSettled: refresh
+  });
+}
+
+/** Sign out of all browsers except this one. */
+export function useEndOtherSignIns() {
+  return useMutation({
+    mutationFn: () => unwrap(api.DELETE('/me/sign-ins')),
     onSettled: refresh
   });
 }

@@ -1,5 +1,6 @@
 import { useSyncExternalStore } from 'react';
 import { ApiError } from '../../data/client';
+import { currentConnection, onConnection } from '../../data/connection';
 import { streamAnswer } from '../../data/serving/chat/calls';
 import {
   createChat,
@@ -278,6 +279,13 @@ class ChatStore {
     }
   }
 
+  /** Store the chat again if its last change could not be stored. */
+  saveUnsaved(): void {
+    if (this.state.saveError) {
+      this.save();
+    }
+  }
+
   private async store(identity: Identity, cards: StoredCard[]): Promise<void> {
     const { id, version } = identity;
     const show = (changes: Partial<ChatState>) => {
@@ -306,5 +314,11 @@ class ChatStore {
 }
 
 export const chatStore = new ChatStore();
+// The page lives as long as the store, so that the listener is never removed.
+onConnection(() => {
+  if (currentConnection().state === 'online') {
+    chatStore.saveUnsaved();
+  }
+});
 
 export const useChat = () => useSyncExternalStore(chatStore.subscribe, chatStore.get);

@@ -45,6 +45,13 @@ export const PROJECTS: Entity = {
       only: 'create'
     },
     { key: 'description', kind: 'text' },
+    {
+      key: 'type',
+      kind: 'choice',
+      choices: ['general', 'model-store'],
+      default: 'general',
+      only: 'create'
+    },
     { key: 'is_active', kind: 'switch', only: 'change' },
     {
       key: 'resource_policy',

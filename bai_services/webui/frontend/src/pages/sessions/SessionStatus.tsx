@@ -1,8 +1,9 @@
 import { InfoCircleOutlined } from '@ant-design/icons';
 import { Button, Popover, Progress } from 'antd';
+import type { i18n as I18n } from 'i18next';
 import { useTranslation } from 'react-i18next';
 import { SessionTag, StatusTag } from '../../components/StatusTag';
-import { withLocalTimes } from '../../components/time';
+import { noticeText } from '../../i18n/noticeText';
 import { statusText } from '../../i18n/reasonText';
 import {
   exitCodeOf,
@@ -26,7 +27,7 @@ export function SessionStatus({ session }: { session: Session }) {
   const isPulling = session.status === 'PREPARING' && progress.stage === 'pull';
   const info = statusText(i18n, session);
   const code = exitCodeOf(session);
-  const reasons = reasonsOf(session, info, i18n.language);
+  const reasons = reasonsOf(session, info, i18n);
   return (
     <div className="bai-tags">
       {isPulling ? <StatusTag status="PULLING" /> : <SessionTag session={session} />}
@@ -68,12 +69,8 @@ export function SessionStatus({ session }: { session: Session }) {
 }
 
 /** Reasons for the session's status and notices for its owner, without duplicates. */
-function reasonsOf(
-  { notices, progress, status }: Session,
-  info: string,
-  language: string
-): string[] {
+function reasonsOf({ notices, progress, status }: Session, info: string, i18n: I18n): string[] {
   const { message = '' }: Preparation = status === 'PREPARING' ? progress : {};
-  const others = [message, ...notices].map(text => withLocalTimes(text, language));
+  const others = [message, ...notices].map(text => noticeText(i18n, text));
   return [...new Set([info, ...others])].filter(text => text !== '');
 }

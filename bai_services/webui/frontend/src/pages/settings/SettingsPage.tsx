@@ -9,6 +9,7 @@ import { Notifications } from './Notifications';
 import { Preferences } from './Preferences';
 import { Requests } from './Requests';
 import { readSettingsSearch, TABS, type SettingsSearch, type Tab } from './search';
+import { SignIns } from './SignIns';
 import { SshKeys } from './SshKeys';
 
 const route = getRouteApi('/settings');
@@ -26,6 +27,7 @@ export function SettingsPage() {
     account: <Account />,
     'ssh-keys': <SshKeys />,
     keypairs: <Keypairs />,
+    'sign-ins': <SignIns />,
     notifications: <Notifications />,
     setup: <SessionSetup isWritable />,
     accesses: <Accesses />,

@@ -5,6 +5,7 @@ export const TABS = [
   'account',
   'ssh-keys',
   'keypairs',
+  'sign-ins',
   'notifications',
   'setup',
   'accesses',

@@ -6,8 +6,9 @@ import { ImageLabel } from '../../../components/ImageLabel';
 import { personal } from '../../../components/personal';
 import { SlotTags } from '../../../components/SlotTags';
 import { SessionTag, StatusTag } from '../../../components/StatusTag';
-import { formatTime, withLocalTimes } from '../../../components/time';
+import { formatTime } from '../../../components/time';
 import { exitCodeOf, isPending, otherNotices, type Session } from '../../../data/sessions/sessions';
+import { noticeText } from '../../../i18n/noticeText';
 import { statusText } from '../../../i18n/reasonText';
 import { readDataSearch } from '../../data/search';
 import { DeviceTags } from '../list/DeviceTags';
@@ -77,7 +78,7 @@ export function SessionFacts({ session }: { session: Session }) {
           key={notice}
           type="info"
           showIcon
-          title={withLocalTimes(notice, i18n.language)}
+          title={noticeText(i18n, notice)}
           style={{ marginBottom: 12 }}
         />
       ))}
