@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from bai_services.core.accounts.roles import Caller, Reach, reach
-from bai_services.core.cluster.devices import SHARES, thousandths
+from bai_services.core.cluster.devices import SHARES, part_slot, thousandths
 from bai_services.core.cluster.heartbeats import batch_seconds, interval_seconds
 from bai_services.core.cluster.model import AgentStatus, check_agent_id
 from bai_services.core.cluster.protocol import check_agent
@@ -281,7 +281,7 @@ def _agent(row: AgentRow) -> Agent:
     capacity: Counter[str] = Counter(row.capacity)
     used: Counter[str] = Counter(row.used)
     for device in row.devices:
-        slot = device.facts.get("slot") or f"{device.family}.{SHARES}"
+        slot = part_slot(device.family, device.facts) or f"{device.family}.{SHARES}"
         unit = thousandths(slot, 1)
         capacity[slot] += device.capacity // unit if device.is_healthy else 0
         used[slot] += device.used // unit
