@@ -32,8 +32,15 @@ MAX_WAIT_SECONDS = 25.0
 
 
 class AgentChange(Body):
+    """``endpoint``: URL at which the Hub reaches the Docker engine of an agent that has joined with
+    an invitation; other agents report it with each heartbeat.
+    """
+
     schedulable: bool = True
     resource_group: NameText = ""
+    endpoint: Annotated[
+        str, Field(max_length=255, pattern=r"^(?:(?:unix|ssh|tcp)://[!-~]{1,248})?$")
+    ] = ""
 
 
 class Agent(ResponseModel):

@@ -44,7 +44,7 @@ __all__ = ["Agents", "AgentHeartbeat", "NewDevice"]
 log = logging.getLogger(__name__)
 
 _SUMMARY_FIELDS = frozenset({"id", "status", "architecture", "resource_group", "schedulable"})
-_CHANGEABLE_FIELDS = frozenset({"schedulable", "resource_group"})
+_CHANGEABLE_FIELDS = frozenset({"schedulable", "resource_group", "endpoint"})
 
 
 class AgentWork(Protocol):
@@ -244,7 +244,9 @@ class Agents:
         return _agent(await self._store.one(agent_id))
 
     async def update(self, caller: Caller, agent_id: str, changes: Mapping[str, Any]) -> Agent:
-        """Change the resource group of an agent, or whether new sessions may be placed on it."""
+        """Change the resource group of an agent, whether new sessions may be placed on it, or the
+        endpoint of an agent that has joined.
+        """
         authorizer.require(caller, "agent.write")
         values = {name: value for name, value in changes.items() if name in _CHANGEABLE_FIELDS}
         before = fields_of(await self._store.one(agent_id))
