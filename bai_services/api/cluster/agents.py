@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from bai_services.core.cluster import records
 from bai_services.core.cluster.model import EngineName, check_device
 from bai_services.core.cluster.protocol import FIRST_PROTOCOL
-from bai_services.core.cluster.reported_facts import storable_facts
+from bai_services.core.cluster.reported_facts import kernel_facts, storable_facts
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.resources import ResourceSlots
@@ -92,6 +92,7 @@ class _AgentBody(Body):
 
 # Values of agents are stored and sent to browsers, so they must be valid JSON.
 Facts = Annotated[dict[str, Any], AfterValidator(storable_facts)]
+KernelFacts = Annotated[dict[str, Any], AfterValidator(kernel_facts)]
 
 
 class DeviceReport(_AgentBody):
@@ -123,7 +124,7 @@ class KernelReport(_AgentBody):
     container_id: ShortText = ""
     is_running: bool
     exit_code: int | None = None
-    usage: Facts | None = None
+    usage: KernelFacts | None = None
     is_kept: bool = False
     # The attempt in which the agent has stopped the kernel, because it could not reach the manager.
     fenced_attempt: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
@@ -230,7 +231,7 @@ class WorkReport(_AgentBody):
     kernel_id: NameText = ""
     state: Literal["progress", "done", "failed"]
     progress: Facts = {}
-    injection: Facts | None = None
+    injection: KernelFacts | None = None
     log: str | None = None
     error: Facts | None = None
     # Result of a check.

@@ -34,3 +34,21 @@ def storable(value: Any, depth: int = MAX_DEPTH) -> Any:
 def storable_facts(facts: Mapping[str, Any], depth: int = MAX_DEPTH) -> dict[str, Any]:
     """Return facts with names without NUL characters and with ``storable`` values."""
     return {name.replace("\0", ""): storable(value, depth - 1) for name, value in facts.items()}
+
+
+def kernel_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``storable_facts`` of a kernel (usage or injection); devices that are no objects, and
+    enforcement levels that are no texts, are left out.
+    """
+    stored = storable_facts(facts)
+    if "devices" in stored:
+        listed = stored["devices"] if isinstance(stored["devices"], list) else []
+        stored["devices"] = [each for each in listed if isinstance(each, dict)]
+        for device in stored["devices"]:
+            for name in ("id", "family"):
+                if name in device:
+                    device[name] = str(device[name])
+    if "enforcement" in stored:
+        levels = stored["enforcement"] if isinstance(stored["enforcement"], dict) else {}
+        stored["enforcement"] = {k: text for k, text in levels.items() if isinstance(text, str)}
+    return stored

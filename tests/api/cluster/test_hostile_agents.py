@@ -102,3 +102,13 @@ async def test_usage_of_a_kernel_on_another_agent_is_ignored(
     assert (await user.get("/sessions/lab1"))["usage"]["cpu_cores"] == 1.5
     found = await user.get("/sessions/lab1/usage-history", period="60")
     assert [value for value in found["metrics"]["cpu_cores"] if value is not None] == [1.5]
+
+
+async def test_usage_of_the_wrong_type_does_not_stop_the_list_of_sessions(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    session = await create_running_session(api, agent, "lab1", resources={"cpu": "2"})
+    kernel = {"kernel_id": session["kernel_id"], "session_id": session["id"]}
+    await agent.beat([agent.running(kernel, usage={"devices": 5})])
+    (shown,) = (await user.get("/sessions", name="lab1"))["items"]
+    assert shown["status"] == "RUNNING"

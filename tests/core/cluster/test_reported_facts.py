@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bai_services.core.cluster.devices import part_slot
-from bai_services.core.cluster.reported_facts import MAX_DEPTH, storable_facts
+from bai_services.core.cluster.reported_facts import MAX_DEPTH, kernel_facts, storable_facts
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -49,3 +49,16 @@ def test_deep_facts_are_cut_off() -> None:
 )
 def test_slot_of_a_part_must_belong_to_the_family(slot: Any, expected: str) -> None:
     assert part_slot("cuda", {"slot": slot}) == expected
+
+
+@pytest.mark.parametrize(
+    "devices, kept",
+    [
+        pytest.param(5, [], id="not a list"),
+        pytest.param([5, {"id": ["g0"], "used": 1}], [{"id": "['g0']", "used": 1}], id="entries"),
+    ],
+)
+def test_devices_of_a_kernel_are_objects(devices: Any, kept: Any) -> None:
+    given = {"devices": devices, "enforcement": {"cuda": ["soft"], "rocm": "soft"}}
+    assert kernel_facts(given) == {"devices": kept, "enforcement": {"rocm": "soft"}}
+    assert kernel_facts({"enforcement": 5}) == {"enforcement": {}}
