@@ -58,7 +58,7 @@ def slot_type(name: str) -> SlotType:
     InvalidRequest
         If ``name`` is not a valid slot name.
     """
-    if len(name) > MAX_SLOT_NAME or not _SLOT_NAME.fullmatch(name):
+    if not is_slot_name(name):
         raise InvalidRequest(
             f"{shown(name)!r} is not a resource slot; use a name such as cpu, mem or cuda.shares "
             f"(at most {MAX_SLOT_NAME} characters)",
@@ -71,6 +71,10 @@ def slot_type(name: str) -> SlotType:
     if name.endswith(".shares"):
         return SlotType(SHARE_UNIT, SHARE_STEP, SHARE_MINIMUM, label="share of a device")
     return SlotType(unit=1, step=1, minimum=1, label="devices")
+
+
+def is_slot_name(name: str) -> bool:
+    return len(name) <= MAX_SLOT_NAME and _SLOT_NAME.fullmatch(name) is not None
 
 
 def family_of(slot: str) -> str | None:

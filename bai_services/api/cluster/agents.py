@@ -8,11 +8,12 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from bai_services.core.cluster import records
 from bai_services.core.cluster.model import EngineName, check_device
 from bai_services.core.cluster.protocol import FIRST_PROTOCOL
+from bai_services.core.cluster.reported_facts import kernel_facts, storable_facts
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.resources import ResourceSlots
@@ -31,8 +32,15 @@ MAX_WAIT_SECONDS = 25.0
 
 
 class AgentChange(Body):
+    """``endpoint``: URL at which the Hub reaches the Docker engine of an agent that has joined with
+    an invitation; other agents report it with each heartbeat.
+    """
+
     schedulable: bool = True
     resource_group: NameText = ""
+    endpoint: Annotated[
+        str, Field(max_length=255, pattern=r"^(?:(?:unix|ssh|tcp)://[!-~]{1,248})?$")
+    ] = ""
 
 
 class Agent(ResponseModel):
@@ -82,6 +90,11 @@ class _AgentBody(Body):
     model_config = ConfigDict(extra="ignore")
 
 
+# Values of agents are stored and sent to browsers, so they must be valid JSON.
+Facts = Annotated[dict[str, Any], AfterValidator(storable_facts)]
+KernelFacts = Annotated[dict[str, Any], AfterValidator(kernel_facts)]
+
+
 class DeviceReport(_AgentBody):
     id: ShortText
     family: NameText
@@ -91,7 +104,7 @@ class DeviceReport(_AgentBody):
     numa_node: Annotated[int, Field(ge=-1, le=65535)] | None = None
     is_simulated: bool = False
     is_healthy: bool = True
-    facts: dict[str, Any] = {}
+    facts: Facts = {}
 
     def to_device(self) -> NewDevice:
         """Return the device as the manager's data class.
@@ -111,7 +124,7 @@ class KernelReport(_AgentBody):
     container_id: ShortText = ""
     is_running: bool
     exit_code: int | None = None
-    usage: dict[str, Any] | None = None
+    usage: KernelFacts | None = None
     is_kept: bool = False
     # The attempt in which the agent has stopped the kernel, because it could not reach the manager.
     fenced_attempt: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
@@ -125,7 +138,7 @@ class Heartbeat(_AgentBody):
     version: NameText
     # Version of the agent protocol.
     protocol: Annotated[int, Field(ge=0, le=2**31 - 1)] = FIRST_PROTOCOL
-    facts: dict[str, Any] = {}
+    facts: Facts = {}
     slots: SlotsInput
     devices: Annotated[list[DeviceReport], Field(max_length=1024)] = []
     # null: the agent's engine is unavailable, so the state of its kernels is unknown.
@@ -145,6 +158,10 @@ class Heartbeat(_AgentBody):
             If a slot or a device is invalid.
         """
         facts = {**self.facts, "protocol": self.protocol}
+        if not isinstance(notices := facts.get("notices", []), list):
+            del facts["notices"]
+        elif notices:
+            facts["notices"] = [str(notice) for notice in notices]
         if self.images:
             facts["images"] = self.images
         return AgentHeartbeat(
@@ -213,17 +230,17 @@ class WorkReport(_AgentBody):
     session_id: NameText = ""
     kernel_id: NameText = ""
     state: Literal["progress", "done", "failed"]
-    progress: dict[str, Any] = {}
-    injection: dict[str, Any] | None = None
+    progress: Facts = {}
+    injection: KernelFacts | None = None
     log: str | None = None
-    error: dict[str, Any] | None = None
+    error: Facts | None = None
     # Result of a check.
-    check: dict[str, Any] | None = None
+    check: Facts | None = None
     # Result of a pull.
-    image: dict[str, Any] | None = None
+    image: Facts | None = None
     # Images that a request to prune has selected.
-    pruned: Annotated[list[dict[str, Any]], Field(max_length=10_000)] = []
-    devices: list[dict[str, Any]] | None = None
+    pruned: Annotated[list[Facts], Field(max_length=10_000)] = []
+    devices: list[Facts] | None = None
     # Result of a preparation: whether the agent can start the session without a Hub server.
     can_launch: bool = False
     # The age of its lease at which the agent stops the kernel.

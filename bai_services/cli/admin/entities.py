@@ -467,6 +467,7 @@ AGENT = Entity(
     fields=(
         Field("schedulable", "Place new sessions on the agent.", FieldKind.FLAG),
         Field("resource_group", "Resource group of the agent."),
+        Field("endpoint", "URL of its Docker engine for the Hub, if the agent has joined."),
     ),
     columns=("id", "status", "free", "used", "slots", "resource_group", "schedulable", "engine"),
     can_create=False,

@@ -102,7 +102,7 @@ class Sharing:
     def from_facts(cls, facts: Mapping[str, Any]) -> Sharing:
         """Parse the facts of a device; a device without sharing entries offers any share."""
         name = facts.get("enforcement")
-        level = Level(name) if name in set(Level) else Level.NONE
+        level = Level(name) if isinstance(name, str) and name in set(Level) else Level.NONE
         shares = facts.get("shares", {})
         if shares is None:
             return cls(level, most=0)

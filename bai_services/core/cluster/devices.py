@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..coded_text import CodedText
 from ..errors import InvalidRequest
-from ..resources import MAX_AMOUNT, SHARE_MINIMUM, SHARE_STEP, SHARE_UNIT, family_of
+from ..resources import (
+    MAX_AMOUNT,
+    SHARE_MINIMUM,
+    SHARE_STEP,
+    SHARE_UNIT,
+    family_of,
+    is_slot_name,
+)
 from .device_sharing import ANY_SHARE, Sharing
 
 SHARES = "shares"
 DEVICE = "device"
+INVALID = "invalid"
 # Part of the slot names of MIG instances: cuda.mig-1g.10gb.
 MIG = ".mig-"
 
@@ -103,6 +111,19 @@ def pool_of(slot: str) -> str:
     """
     family, _, kind = slot.partition(".")
     return family if kind in (SHARES, DEVICE) else slot
+
+
+def part_slot(family: str, facts: Mapping[str, Any]) -> str:
+    """Return the slot of a device part in the facts of its agent; empty for a whole device.
+
+    Agents may report any value. A slot that is not valid becomes ``family.invalid``, so that no
+    session is placed on the device.
+    """
+    slot = facts.get("slot")
+    if not slot:
+        return ""
+    is_valid = isinstance(slot, str) and is_slot_name(slot) and family_of(slot) == family
+    return str(slot) if is_valid else f"{family}.{INVALID}"
 
 
 def thousandths(slot: str, amount: int) -> int:

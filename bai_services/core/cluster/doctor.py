@@ -86,7 +86,8 @@ def compare_engines(endpoint: str, agent: str, manager: str) -> Finding:
     return error(
         "endpoint",
         f"at {endpoint}, the manager's machine and the agent reach different engines",
-        "set BAI_AGENT_DOCKER_ENDPOINT to a URL at which the Hub reaches this node's engine",
+        "set BAI_AGENT_DOCKER_ENDPOINT to a URL at which the Hub reaches this node's engine, and "
+        "accept it with `bai admin agent update`",
     )
 
 

@@ -76,11 +76,14 @@ class AgentHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class RecordedHeartbeat:
-    """A heartbeat that is stored, with the resource group of its agent and the group's engine."""
+    """A heartbeat that is stored, with the resource group of its agent, the group's engine, and
+    the endpoint in force.
+    """
 
     beat: AgentHeartbeat
     group: str
     group_engine: str
+    endpoint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +134,10 @@ class AgentStore:
         """Store a heartbeat; create an unknown agent in the reported resource group.
 
         A known agent stays in its stored group, which an administrator may have assigned. An agent
-        that has joined with an invitation is created in the group of the invitation. Usage is not
-        changed, so capacity may drop below usage. For changes of devices, see ``write_devices``.
+        that has joined with an invitation is created in the group of the invitation, and keeps the
+        endpoint of its first heartbeat: the Hub creates containers there, so an agent must not
+        direct the Hub to the engine of another machine. Usage is not changed, so capacity may drop
+        below usage. For changes of devices, see ``write_devices``.
 
         Raises
         ------
@@ -142,8 +147,10 @@ class AgentStore:
         status = AgentStatus.TERMINATED if beat.is_leaving else AgentStatus.ALIVE
         async with self._db.write() as tx:
             known = await _lock(tx, agent_id)
+            endpoint = beat.endpoint
             if known is not None:
                 group, engine = known["resource_group"], known["group_engine"]
+                endpoint = known["endpoint"] if known["is_joined"] else endpoint
             else:
                 group = await _group_of(tx, agent_id, beat)
                 engine = await tx.scalar(
@@ -155,7 +162,8 @@ class AgentStore:
                     f"create it first or start the agent with another group",
                     name=group,
                 )
-            values = _values(beat, group, engine, status, at)
+            recorded = RecordedHeartbeat(beat, group, engine, endpoint)
+            values = _values(recorded, status, at)
             new = {
                 "id": agent_id,
                 "created_at": at,
@@ -175,7 +183,6 @@ class AgentStore:
             device_changes = await write_devices(tx, agent_id, beat.devices)
             if beat.settings is not None:
                 await replace_settings(tx, ComponentKind.AGENT, agent_id, beat.settings)
-        recorded = RecordedHeartbeat(beat, group, engine)
         return _heartbeat_result(known, status, grown, device_changes, recorded)
 
     async def record_repeated(
@@ -287,7 +294,7 @@ class AgentStore:
     async def update(
         self, agent_id: str, changes: Mapping[str, Any], audit: AuditEntry
     ) -> AgentRow:
-        """Update an agent's ``schedulable`` or ``resource_group``; running sessions continue.
+        """Update ``schedulable``, ``resource_group`` or ``endpoint``; running sessions continue.
 
         Raises
         ------
@@ -358,10 +365,16 @@ async def remove_agent(tx: AsyncConnection, agent_id: str) -> None:
     await tx.execute(agents.delete().where(agents.c.id == agent_id))
 
 
-def _values(
-    beat: AgentHeartbeat, group: str, engine: str, status: AgentStatus, at: datetime
-) -> dict[str, Any]:
+def _values(recorded: RecordedHeartbeat, status: AgentStatus, at: datetime) -> dict[str, Any]:
+    beat, group, engine = recorded.beat, recorded.group, recorded.group_engine
     facts = dict(beat.facts)
+    if recorded.endpoint != beat.endpoint:
+        notice = (
+            f"the agent reports the endpoint {beat.endpoint or 'none'}, but the Hub uses "
+            f"{recorded.endpoint or 'none'}; accept the new one with `bai admin agent update ID "
+            "--endpoint URL`"
+        )
+        facts["notices"] = [*facts.get("notices", []), notice]
     if engine != beat.engine:
         notice = (
             f"resource group {group} runs sessions with the engine {engine}, but this agent has "
@@ -372,7 +385,7 @@ def _values(
         "status": status,
         "last_heartbeat_at": at,
         "engine": beat.engine,
-        "endpoint": beat.endpoint,
+        "endpoint": recorded.endpoint,
         "architecture": beat.architecture,
         "version": beat.version,
         "facts": facts,
@@ -405,7 +418,7 @@ def _expected(one: RepeatedHeartbeat) -> tuple[str, ...]:
         AgentStatus.ALIVE,
         recorded.group,
         beat.engine,
-        beat.endpoint,
+        recorded.endpoint,
         beat.architecture,
         beat.version,
         recorded.group_engine,
@@ -413,16 +426,18 @@ def _expected(one: RepeatedHeartbeat) -> tuple[str, ...]:
 
 
 def _repeated_values(one: RepeatedHeartbeat) -> dict[str, Any]:
-    values = _values(
-        one.beat, one.recorded.group, one.recorded.group_engine, AgentStatus.ALIVE, one.at
-    )
+    values = _values(replace(one.recorded, beat=one.beat), AgentStatus.ALIVE, one.at)
     return {"key": one.agent_id, "at": one.at, "facts": values["facts"]}
 
 
 # SQLite ignores FOR UPDATE, but has a single writer.
 _LOCK = (
     sa.select(
-        agents.c.resource_group, agents.c.status, resource_groups.c.engine.label("group_engine")
+        agents.c.resource_group,
+        agents.c.status,
+        agents.c.endpoint,
+        resource_groups.c.engine.label("group_engine"),
+        sa.exists().where(agent_credentials.c.agent_id == agents.c.id).label("is_joined"),
     )
     .join_from(
         agents, resource_groups, agents.c.resource_group == resource_groups.c.name, isouter=True

@@ -211,4 +211,5 @@ def _digests(facts: Mapping[str, Any]) -> dict[str, str]:
     digests = facts.get("image_digests")
     known = digests if isinstance(digests, dict) else {}
     names = facts.get("images")
-    return {str(name): str(known.get(name) or "") for name in names or () if isinstance(name, str)}
+    listed = names if isinstance(names, list) else []
+    return {str(name): str(known.get(name) or "") for name in listed if isinstance(name, str)}

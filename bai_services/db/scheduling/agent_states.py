@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.cluster.device_sharing import Level, Sharing
-from bai_services.core.cluster.devices import Device
+from bai_services.core.cluster.devices import Device, part_slot
 from bai_services.core.cluster.group_options import MINIMUM
 from bai_services.core.cluster.model import AgentStatus
 from bai_services.core.scheduling.placement import ALIVE, AgentState
@@ -118,7 +118,7 @@ def _devices_of(
                 model=d.model,
                 numa_node=d.numa_node,
                 links=_links(d.facts),
-                slot=str(d.facts.get("slot") or ""),
+                slot=part_slot(d.family, d.facts),
                 sharing=Sharing.from_facts(d.facts).restricted_to(
                     minimum.get(d.agent_id, Level.NONE)
                 ),

@@ -209,7 +209,7 @@ _EXPECTED = _STATES.where(
 _REPORTED = _STATES.where(kernels.c.id.in_(sa.bindparam("ids", expanding=True)))
 _SET_SEEN = (
     sa.update(kernels)
-    .where(kernels.c.id == sa.bindparam("key"))
+    .where(kernels.c.id == sa.bindparam("key"), kernels.c.agent_id == sa.bindparam("of_agent"))
     .values(last_seen_at=sa.bindparam("at", type_=kernels.c.last_seen_at.type))
 )
 _SET_USAGE = _SET_SEEN.values(usage=sa.bindparam("usage", type_=kernels.c.usage.type))
@@ -258,6 +258,8 @@ class KernelStore:
     ) -> dict[str, list[KernelState]]:
         """Store the usage of kernels from heartbeats: by agent, then by kernel id.
 
+        The usage of a kernel that is not on the reporting agent is ignored.
+
         Return for each agent the states of all reported kernels that exist, and of all kernels that
         should be on the agent.
         """
@@ -267,7 +269,7 @@ class KernelStore:
         for agent_id, kernels_of_agent in sorted(reports.items()):
             for kernel_id, usage in sorted(kernels_of_agent.items()):
                 reporters[kernel_id].append(agent_id)
-                mark = {"key": kernel_id, "at": at}
+                mark = {"key": kernel_id, "of_agent": agent_id, "at": at}
                 if usage is None:
                     seen.append(mark)
                 else:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from bai_services.core.accounts.roles import Caller, Reach, reach
-from bai_services.core.cluster.devices import SHARES, thousandths
+from bai_services.core.cluster.devices import SHARES, part_slot, thousandths
 from bai_services.core.cluster.heartbeats import batch_seconds, interval_seconds
 from bai_services.core.cluster.model import AgentStatus, check_agent_id
 from bai_services.core.cluster.protocol import check_agent
@@ -44,7 +44,7 @@ __all__ = ["Agents", "AgentHeartbeat", "NewDevice"]
 log = logging.getLogger(__name__)
 
 _SUMMARY_FIELDS = frozenset({"id", "status", "architecture", "resource_group", "schedulable"})
-_CHANGEABLE_FIELDS = frozenset({"schedulable", "resource_group"})
+_CHANGEABLE_FIELDS = frozenset({"schedulable", "resource_group", "endpoint"})
 
 
 class AgentWork(Protocol):
@@ -244,7 +244,9 @@ class Agents:
         return _agent(await self._store.one(agent_id))
 
     async def update(self, caller: Caller, agent_id: str, changes: Mapping[str, Any]) -> Agent:
-        """Change the resource group of an agent, or whether new sessions may be placed on it."""
+        """Change the resource group of an agent, whether new sessions may be placed on it, or the
+        endpoint of an agent that has joined.
+        """
         authorizer.require(caller, "agent.write")
         values = {name: value for name, value in changes.items() if name in _CHANGEABLE_FIELDS}
         before = fields_of(await self._store.one(agent_id))
@@ -281,7 +283,7 @@ def _agent(row: AgentRow) -> Agent:
     capacity: Counter[str] = Counter(row.capacity)
     used: Counter[str] = Counter(row.used)
     for device in row.devices:
-        slot = device.facts.get("slot") or f"{device.family}.{SHARES}"
+        slot = part_slot(device.family, device.facts) or f"{device.family}.{SHARES}"
         unit = thousandths(slot, 1)
         capacity[slot] += device.capacity // unit if device.is_healthy else 0
         used[slot] += device.used // unit

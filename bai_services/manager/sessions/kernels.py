@@ -204,7 +204,8 @@ class Kernels:
     ) -> None:
         known = {state.kernel_id: state for state in states}
         for kernel_id in known.keys() & by_id.keys():
-            if usage := by_id[kernel_id].get("usage"):
+            usage = by_id[kernel_id].get("usage")
+            if usage and known[kernel_id].agent_id == agent_id:
                 self._usage_sampling.add(kernel_id, usage)
         agent = self._agents[agent_id]
         for state in states:

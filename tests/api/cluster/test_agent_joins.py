@@ -160,3 +160,24 @@ async def test_agent_with_sessions_cannot_leave(api: Api) -> None:
     assert (await client.get("/agents/node-1/membership"))["kernels"] == 1
     with pytest.raises(InUse, match="1 session"):
         await client.delete("/agents/node-1/membership")
+
+
+@pytest.mark.both_databases
+async def test_joined_agent_cannot_direct_the_hub_to_another_engine(api: Api) -> None:
+    admin = await api.client("admin")
+    client, _ = await joined(api)
+    agent = FakeAgent(client, "node-1", engine="docker", endpoint="tcp://node-1:2376")
+    await agent.beat()
+    await agent.beat(endpoint="unix:///var/run/docker.sock")
+    shown = await admin.get("/agents/node-1")
+    assert shown["endpoint"] == "tcp://node-1:2376"
+    assert "reports the endpoint unix:///var/run/docker.sock" in shown["facts"]["notices"][0]
+    for url in ("file:///etc/passwd", "tcp://a b"):
+        with pytest.raises(InvalidRequest, match="endpoint"):
+            await admin.patch("/agents/node-1", {"endpoint": url})
+    await agent.beat(endpoint="tcp://10.0.0.7:2376")
+    await admin.patch("/agents/node-1", {"endpoint": "tcp://10.0.0.7:2376"})
+    await agent.beat()
+    shown = await admin.get("/agents/node-1")
+    assert shown["endpoint"] == "tcp://10.0.0.7:2376"
+    assert not any("endpoint" in notice for notice in shown["facts"]["notices"])
