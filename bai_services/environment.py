@@ -1,4 +1,4 @@
-"""Read the manager's settings from the environment (docs/admin-guide.md, Settings)."""
+"""Read the manager's settings from the environment (docs/admin-guide/settings.md)."""
 
 from __future__ import annotations
 

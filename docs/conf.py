@@ -29,7 +29,7 @@ html_title = f"bai-hub {__version__}"
 html_static_path = ["_static"]
 html_css_files = ["bai-hub.css"]
 # These pages belong to no section and need no section navigation.
-html_sidebars = {"tutorial": [], "pipeline-tutorial": [], "user-guide": [], "changelog": []}
+html_sidebars = {"tutorial": [], "pipeline-tutorial": [], "changelog": []}
 html_use_index = False
 html_show_sourcelink = False
 html_copy_source = False

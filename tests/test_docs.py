@@ -34,6 +34,7 @@ PAGES = [
 SOURCES = (
     "bai_auth", "bai_labext", "bai_services", "bai_spawner", "benchmarks", "images", "tests",
 )  # fmt: skip
+ADMINISTRATOR_GUIDE = [f"admin-guide/{page.name}" for page in (DOCS / "admin-guide").glob("*.md")]
 VARIABLE = re.compile(r"\bBAI_[A-Z][A-Z_]*[A-Z]\b")
 
 
@@ -183,7 +184,7 @@ def documented_traits() -> set[tuple[str, str]]:
     A row contains ``Class.trait``, or only the trait if the heading above names the class.
     """
     found = set()
-    for page in ("admin-guide.md", "traits.md"):
+    for page in (*ADMINISTRATOR_GUIDE, "traits.md"):
         title = ""
         for line in read(page).splitlines():
             if line.startswith("## "):
@@ -241,7 +242,8 @@ def test_every_environment_variable_is_documented() -> None:
         ROOT / "Makefile",
     ]
     used = {name for path in sources for name in VARIABLE.findall(path.read_text("utf-8"))}
-    documented = set(VARIABLE.findall(read("admin-guide.md") + read("cli.md")))
+    pages = map(read, (*ADMINISTRATOR_GUIDE, "cli.md"))
+    documented = {name for page in pages for name in VARIABLE.findall(page)}
     # `BAI_X` exists only in a test.
     assert used - documented - {"BAI_X"} == set()
     assert documented - used == set()
@@ -282,7 +284,7 @@ def test_external_links_are_well_formed() -> None:
 
 def test_the_chapter_of_each_page_of_the_web_ui_exists() -> None:
     pages = (ROOT / "bai_services/webui/frontend/src/app/pages.tsx").read_text(encoding="utf-8")
-    chapters = re.findall(r"chapter: '([\w-]+)\.html#([\w-]+)'", pages)
+    chapters = re.findall(r"chapter: '([\w/-]+)\.html#([\w-]+)'", pages)
     assert len(chapters) == pages.count("title: '")
     assert [
         f"{page}#{name}" for page, name in chapters if name not in anchors(DOCS / f"{page}.md")

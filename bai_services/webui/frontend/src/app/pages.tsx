@@ -104,218 +104,218 @@ export const PAGES: readonly Page[] = [
     path: '/start',
     title: 'pages.start',
     icon: <HomeOutlined />,
-    chapter: 'user-guide.html#web-ui'
+    chapter: 'user-guide/web-ui.html#web-ui'
   },
   {
     path: '/dashboard',
     title: 'pages.dashboard',
     icon: <DashboardOutlined />,
-    chapter: 'user-guide.html#web-ui'
+    chapter: 'user-guide/web-ui.html#web-ui'
   },
   {
     path: '/sessions',
     title: 'pages.sessions',
     icon: <CloudOutlined />,
-    chapter: 'user-guide.html#the-queue'
+    chapter: 'user-guide/sessions.html#the-queue'
   },
   {
     path: '/launch',
     title: 'pages.launch',
     icon: <PlusCircleOutlined />,
-    chapter: 'user-guide.html#start-a-session',
+    chapter: 'user-guide/sessions.html#start-a-session',
     isForWriters: true
   },
   {
     path: '/schedules',
     title: 'pages.schedules',
     icon: <CalendarOutlined />,
-    chapter: 'user-guide.html#schedules'
+    chapter: 'user-guide/batch.html#schedules'
   },
   {
     path: '/custom-images',
     title: 'pages.custom-images',
     icon: <CodeSandboxOutlined />,
-    chapter: 'user-guide.html#custom-images'
+    chapter: 'user-guide/images.html#custom-images'
   },
   {
     path: '/pipelines',
     title: 'pages.pipelines',
     icon: <BranchesOutlined />,
-    chapter: 'user-guide.html#pipelines'
+    chapter: 'user-guide/pipelines.html#pipelines'
   },
   {
     path: '/endpoints',
     title: 'pages.endpoints',
     icon: <RocketOutlined />,
-    chapter: 'user-guide.html#serve-a-model'
+    chapter: 'user-guide/serving.html#serve-a-model'
   },
   {
     path: '/chat',
     title: 'pages.chat',
     icon: <MessageOutlined />,
-    chapter: 'user-guide.html#chat'
+    chapter: 'user-guide/serving.html#chat'
   },
   {
     path: '/models',
     title: 'pages.models',
     icon: <ExperimentOutlined />,
-    chapter: 'user-guide.html#model-stores'
+    chapter: 'user-guide/serving.html#model-stores'
   },
   {
     path: '/import',
     title: 'pages.import',
     icon: <ImportOutlined />,
-    chapter: 'user-guide.html#import-and-run'
+    chapter: 'user-guide/images.html#import-and-run'
   },
   {
     path: '/data',
     title: 'pages.data',
     icon: <FolderOutlined />,
-    chapter: 'user-guide.html#folders'
+    chapter: 'user-guide/folders.html#folders'
   },
   {
     path: '/statistics',
     title: 'pages.statistics',
     icon: <BarChartOutlined />,
-    chapter: 'admin-guide.html#usage-statistics'
+    chapter: 'admin-guide/monitoring.html#usage-statistics'
   },
   {
     path: '/reservations',
     title: 'pages.reservations',
     icon: <CalendarOutlined />,
-    chapter: 'user-guide.html#reservations'
+    chapter: 'user-guide/batch.html#reservations'
   },
   {
     path: '/agent-summary',
     title: 'pages.agent-summary',
     icon: <ClusterOutlined />,
-    chapter: 'user-guide.html#web-ui',
+    chapter: 'user-guide/web-ui.html#web-ui',
     isOfAgents: true
   },
   {
     path: '/users',
     title: 'pages.users',
     icon: <TeamOutlined />,
-    chapter: 'admin-guide.html#roles-and-permissions',
+    chapter: 'admin-guide/accounts.html#roles-and-permissions',
     roles: ADMINS
   },
   {
     path: '/credentials',
     title: 'pages.credentials',
     icon: <KeyOutlined />,
-    chapter: 'admin-guide.html#pages-of-the-web-ui',
+    chapter: 'admin-guide/accounts.html#pages-of-the-web-ui',
     roles: ADMINS
   },
   {
     path: '/projects',
     title: 'pages.projects',
     icon: <ProjectOutlined />,
-    chapter: 'admin-guide.html#quotas',
+    chapter: 'admin-guide/accounts.html#quotas',
     roles: ADMINS
   },
   {
     path: '/policies',
     title: 'pages.policies',
     icon: <SafetyOutlined />,
-    chapter: 'admin-guide.html#quotas',
+    chapter: 'admin-guide/accounts.html#quotas',
     roles: ADMINS
   },
   {
     path: '/idle-checkers',
     title: 'pages.idle-checkers',
     icon: <FieldTimeOutlined />,
-    chapter: 'admin-guide.html#idle-checkers',
+    chapter: 'admin-guide/idle-sessions.html#idle-checkers',
     roles: ADMINS
   },
   {
     path: '/presets',
     title: 'pages.presets',
     icon: <AppstoreOutlined />,
-    chapter: 'admin-guide.html#pages-of-the-web-ui',
+    chapter: 'admin-guide/accounts.html#pages-of-the-web-ui',
     roles: SUPERADMINS
   },
   {
     path: '/images',
     title: 'pages.images',
     icon: <BlockOutlined />,
-    chapter: 'admin-guide.html#pages-of-the-web-ui',
+    chapter: 'admin-guide/accounts.html#pages-of-the-web-ui',
     roles: SUPERADMINS
   },
   {
     path: '/agents',
     title: 'pages.agents',
     icon: <ClusterOutlined />,
-    chapter: 'admin-guide.html#agents',
+    chapter: 'admin-guide/machines.html#agents',
     roles: ADMINS
   },
   {
     path: '/resource-groups',
     title: 'pages.resource-groups',
     icon: <DeploymentUnitOutlined />,
-    chapter: 'admin-guide.html#options-of-a-resource-group',
+    chapter: 'admin-guide/scheduling.html#options-of-a-resource-group',
     roles: SUPERADMINS
   },
   {
     path: '/scheduler',
     title: 'pages.scheduler',
     icon: <ScheduleOutlined />,
-    chapter: 'admin-guide.html#trying-a-policy-before-activating-it',
+    chapter: 'admin-guide/scheduling.html#trying-a-policy-before-activating-it',
     roles: ADMINS
   },
   {
     path: '/storage',
     title: 'pages.storage',
     icon: <DatabaseOutlined />,
-    chapter: 'admin-guide.html#storage-hosts-and-quotas',
+    chapter: 'admin-guide/storage.html#storage-hosts-and-quotas',
     roles: ADMINS
   },
   {
     path: '/announcements',
     title: 'pages.announcements',
     icon: <NotificationOutlined />,
-    chapter: 'admin-guide.html#announcements',
+    chapter: 'admin-guide/messages.html#announcements',
     roles: ADMINS
   },
   {
     path: '/maintenance',
     title: 'pages.maintenance',
     icon: <ToolOutlined />,
-    chapter: 'admin-guide.html#maintenance',
+    chapter: 'admin-guide/operation.html#maintenance',
     roles: ADMINS
   },
   {
     path: '/audit',
     title: 'pages.audit',
     icon: <AuditOutlined />,
-    chapter: 'admin-guide.html#audit-log',
+    chapter: 'admin-guide/monitoring.html#audit-log',
     roles: ADMINS
   },
   {
     path: '/webhooks',
     title: 'pages.webhooks',
     icon: <ApiOutlined />,
-    chapter: 'admin-guide.html#webhooks',
+    chapter: 'admin-guide/messages.html#webhooks',
     roles: ADMINS
   },
   {
     path: '/system',
     title: 'pages.system',
     icon: <InfoCircleOutlined />,
-    chapter: 'admin-guide.html#system-information-and-diagnostics',
+    chapter: 'admin-guide/operation.html#system-information-and-diagnostics',
     roles: SUPERADMINS
   },
   {
     path: '/notifications',
     title: 'pages.notifications',
     icon: <BellOutlined />,
-    chapter: 'user-guide.html#notifications',
+    chapter: 'user-guide/web-ui.html#notifications',
     isInAccountMenu: true
   },
   {
     path: '/settings',
     title: 'pages.settings',
     icon: <SettingOutlined />,
-    chapter: 'user-guide.html#web-ui',
+    chapter: 'user-guide/web-ui.html#web-ui',
     isInAccountMenu: true
   }
 ];
