@@ -89,6 +89,7 @@ class ForwardServer:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
 
     def start(self) -> int:
         """Listen, and return the port."""
@@ -98,19 +99,30 @@ class ForwardServer:
         return int(server.sockets[0].getsockname()[1])
 
     def shutdown(self) -> None:
-        """Stop the event loop."""
+        """Stop listening, close all connections, and stop the event loop."""
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
     def server_close(self) -> None:
-        """Close the listening socket, after ``shutdown``."""
+        """Do nothing: ``shutdown`` has closed the listening socket."""
+
+    async def _close(self) -> None:
         if self._server is not None:
-            for listening in self._server.sockets:
-                os.close(listening.fileno())
+            self._server.close()
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
 
     async def _listen(self) -> asyncio.Server:
         host, port = self._address
-        return await asyncio.start_server(self._accept, host, port, limit=MAX_HEAD_BYTES)
+        return await asyncio.start_server(self._connected, host, port, limit=MAX_HEAD_BYTES)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # asyncio would log the cancellation of a task that it creates itself.
+        task = self._loop.create_task(self._accept(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

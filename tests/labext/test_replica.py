@@ -46,6 +46,27 @@ def replica(
         assert process.wait(20) is not None
 
 
+def test_open_connection_at_the_end_is_not_in_the_log(tmp_path: Path) -> None:
+    """The log of a failed replica must end with the output of the model's server."""
+    port = free_port()
+    program = f"""
+import gc, os, socket
+from bai_labext.replica import ForwardServer
+server = ForwardServer(("127.0.0.1", {port}), 1, "", "/", 1)
+server.start()
+open_connection = socket.create_connection(("127.0.0.1", {port}))
+open_connection.sendall(b"GET / HTTP/1.1")
+server.shutdown()
+server.server_close()
+del server
+gc.collect()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+
+
 def is_up(url: str) -> bool:
     try:
         return httpx.get(f"{url}/user/ann/llm/api").status_code == 200
