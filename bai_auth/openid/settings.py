@@ -22,7 +22,7 @@ _FLAGS = ("creates_accounts", "trusts_email", "links_email", "skips_one_time_cod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """One entry of ``BaiAuthenticator.openid_providers``; docs/admin-guide/sign-in.md explains it."""
+    """One entry of ``BaiAuthenticator.openid_providers``; see docs/admin-guide/sign-in.md."""
 
     name: str
     issuer: str

@@ -44,8 +44,8 @@ class MailServer:
 class Settings:
     """Settings of the manager, created once at start.
 
-    ``bai_services.environment`` reads some of them from ``BAI_*`` variables (docs/admin-guide/settings.md)
-    and JupyterHub's variables; the others keep their defaults.
+    ``bai_services.environment`` reads some of them from ``BAI_*`` variables and JupyterHub's
+    variables (docs/admin-guide/settings.md); the others keep their defaults.
 
     The repr contains no tokens, no key and no database URL.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..cluster.devices import DEVICE, SHARES, Device
+from ..cluster.provisioning import ProvisioningOptions
 from ..resources import SHARE_UNIT, ResourceSlots, family_of
 from .placement import AgentState
 from .queue.model import Changes
@@ -46,6 +47,16 @@ def machines_needed(
         ):
             needed = number
     return needed
+
+
+def provisionable_agents(
+    options: ProvisioningOptions, group: str, engine: str, count: int
+) -> list[AgentState]:
+    """Return up to ``count`` empty agents that provisioning can start in a resource group."""
+    return [
+        new_agent(f"{_PREFIX}{number}", group, options.machine, engine, options.architecture)
+        for number in range(min(count, options.maximum))
+    ]
 
 
 def new_agent(

@@ -35,6 +35,9 @@ class SlotCapacity:
     enforcement: Level | None
 
 
+NO_CAPACITY = SlotCapacity(0, (), None)
+
+
 class AgentCapacity:
     """The capacity of the agents of one resource group; immutable.
 

@@ -13,6 +13,7 @@ from bai_services.core.cluster.devices import is_device_slot
 from bai_services.core.errors import InsufficientResources, InvalidRequest, NotFound
 from bai_services.core.resources import ResourceSlots, format_amount
 from bai_services.core.scheduling import caps as policy
+from bai_services.core.scheduling.machine_demand import provisionable_agents
 from bai_services.core.scheduling.placement import (
     AgentState,
     Designation,
@@ -131,7 +132,8 @@ class FittingAgents:
         request: SessionSpec,
         options: PlacementOptions,
     ) -> None:
-        """Raise if the agents could not run the request even if they were idle.
+        """Raise if neither the agents, even if they were idle, nor machines that provisioning can
+        start could run the request.
 
         ``target`` is the resource group and the architecture of the image.
 
@@ -149,14 +151,17 @@ class FittingAgents:
         shape = repr(full_request)
         if shape in agents.fitting or not await self._jit_warmup.wait(WARMUP_TIMEOUT_SECONDS):
             return
+        machines = provisionable_agents(
+            group.options.provisioning, group.name, group.engine, request.cluster_size
+        )
         try:
-            await _check(agents.states, full_request, options)
+            await _check([*agents.states, *machines], full_request, options)
         except (NotFound, InsufficientResources):
             current = await self._store.agents(group.name)
             if current == agents.states:
                 raise
             self._groups.pop(group.name, None)
-            await _check(current, full_request, options)
+            await _check([*current, *machines], full_request, options)
         else:
             agents.fitting.add(shape)
 

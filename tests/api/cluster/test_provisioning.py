@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bai_services.client import Client
-from bai_services.core.errors import Conflict, InvalidRequest, NotFound
+from bai_services.core.errors import Conflict, InsufficientResources, InvalidRequest, NotFound
 from bai_services.manager.cluster.provisioning_command import (
     MAX_OUTPUT_BYTES,
     PREFIX,
@@ -103,6 +103,22 @@ async def cloud(api: Api, tmp_path: Path) -> Cloud:
 async def start(user: Client, name: str) -> None:
     request = {"name": name, "resources": BIG, "resource_group": "cloud"}
     await user.post("/sessions", request)
+
+
+async def test_session_may_need_a_machine_that_is_larger_than_all_agents(
+    cloud: Cloud, user: Client
+) -> None:
+    slots = {"cpu": "2", "mem": "4g"}
+    small = FakeAgent(cloud.api.agent, "small", "cloud", devices=[], slots=slots)
+    await small.beat()
+    options = await user.get("/sessions/options", resource_group="cloud")
+    assert (options["limits"]["cpu"]["largest"], options["limits"]["cpu"]["now"]) == ("8", "2")
+    await start(user, "my-lab")
+    await cloud.step()
+    assert len(cloud.calls()) == 1
+    request = {"name": "too-large", "resources": {"cpu": "9", "mem": "1g"}}
+    with pytest.raises(InsufficientResources, match="the largest agent offers 8"):
+        await user.post("/sessions", {**request, "resource_group": "cloud"})
 
 
 @pytest.mark.both_databases

@@ -40,7 +40,7 @@ from bai_services.db.sessions.requests import (
 )
 
 from ...accounts import authorizer
-from ...cluster.agent_capacity import AgentCapacity, AgentCapacityCache
+from ...cluster.agent_capacity import NO_CAPACITY, AgentCapacity, AgentCapacityCache
 from ...scheduling.jit_warmup import JitWarmup
 from .choices import choose_group, choose_project, choose_resources, find_group
 from .quotas import group_resources, own_resources, scope_quotas
@@ -247,19 +247,24 @@ class Options:
 def limits(found: StartFacts) -> dict[str, SlotLimit]:
     """Return the minimum and maximum of each slot, and the maximum that can start now (``now``).
 
-    The maximum is bounded by the caller's limits (``allowed``; None: no limit) and by the largest
-    agent (``largest``). ``now`` is also bounded by the current usage of the caller's quotas, by the
-    limits of pending sessions (every session is pending at first), and by the free capacity of one
-    agent. ``now`` is 0 if not even the smallest session would be accepted and start.
+    The maximum is bounded by the caller's limits (``allowed``; None: no limit), and by the largest
+    agent or machine that provisioning can start (``largest``). ``now`` is also bounded by the
+    current usage of the caller's quotas, by the limits of pending sessions (every session is
+    pending at first), and by the free capacity of one agent. ``now`` is 0 if not even the smallest
+    session would be accepted and start.
     """
     facts, agents = found.admission, found.agents
     caps = facts.caps_in_order
     smallest = [one for one in _smallest_requests(found) if _is_accepted(found, one.slots)]
     result = {}
-    for slot, amounts in agents.amounts.items():
+    provisioning = found.group.options.provisioning
+    machine = provisioning.machine if provisioning.maximum else ResourceSlots()
+    for slot in sorted({*agents.amounts, *machine}):
+        amounts = agents.amounts.get(slot, NO_CAPACITY)
+        largest = max(amounts.largest, machine.get(slot, 0))
         kind = slot_type(slot)
         highest = cap_rules.highest(caps, slot)
-        maximum = amounts.largest if highest is None else min(highest, amounts.largest)
+        maximum = largest if highest is None else min(highest, largest)
         left = cap_rules.left(caps, slot, facts.usage)
         pending_left = cap_rules.pending_left(caps, slot, facts.pending)
         bound = min(n for n in (maximum, left, pending_left) if n is not None)
@@ -271,7 +276,7 @@ def limits(found: StartFacts) -> dict[str, SlotLimit]:
             max=format_amount(slot, maximum),
             now=format_amount(slot, now if now >= kind.minimum else 0),
             allowed=None if highest is None else format_amount(slot, highest),
-            largest=format_amount(slot, amounts.largest),
+            largest=format_amount(slot, largest),
             step=format_amount(slot, kind.step),
             in_force=[format_amount(slot, share) for share in amounts.in_force],
             enforcement=amounts.enforcement,
