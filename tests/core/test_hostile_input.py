@@ -50,6 +50,7 @@ from bai_services.core.cluster import (
     joining,
     manifests,
     registries,
+    reported_facts,
 )
 from bai_services.core.cluster import (
     model as cluster,
@@ -351,6 +352,7 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: resources.parse_amount(t, "1"),
     ],
     "resources.slot_type": [resources.slot_type],
+    "resources.is_slot_name": [resources.is_slot_name],
     "sessions.suspensions.report_from_json": [
         lambda t: suspensions.report_from_json({"hook_message": t, "saved_documents": [t]})
     ],
@@ -566,6 +568,12 @@ PARSERS: dict[str, list[Parser]] = {
     "folders.vfolders.is_auto_mounted": [vfolder.is_auto_mounted],
     "folders.vfolders.is_reserved": [vfolder.is_reserved],
     "cluster.devices.is_device_slot": [devices.is_device_slot],
+    "cluster.devices.part_slot": [lambda t: devices.part_slot("cuda", {"slot": t})],
+    "cluster.reported_facts.storable": [reported_facts.storable],
+    "cluster.reported_facts.storable_facts": [lambda t: reported_facts.storable_facts({t: [t]})],
+    "cluster.reported_facts.kernel_facts": [
+        lambda t: reported_facts.kernel_facts({"devices": [{"id": t}], "enforcement": {t: t}})
+    ],
     "tags.check_tags": [lambda t: tags.check_tags([t]), lambda t: tags.check_tags([t] * 100)],
 }
 # Functions that take text from bai-hub itself (including its agents), or values that are already
@@ -576,6 +584,7 @@ NOT_FROM_USERS = {
     "cluster.registries.is_in_scope",
     "scheduling.machine_demand.machines_needed",
     "scheduling.machine_demand.new_agent",
+    "scheduling.machine_demand.provisionable_agents",
     "scheduling.other_groups.in_group",
     "scheduling.overflow.targets",
     # Their arguments come from definitions that a parser has checked.
