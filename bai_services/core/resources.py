@@ -21,6 +21,7 @@ SHARE_STEP = 10
 SHARE_MINIMUM = 50
 
 MEM_SUFFIXES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
+_MIB = 2**20
 _MEM = re.compile(
     r"(?P<number>[0-9.]+(?:e[+-]?[0-9]+)?) ?(?:(?P<suffix>[kmgtp])i?)?b?", re.IGNORECASE
 )
@@ -175,6 +176,11 @@ def format_amount(slot: str, amount: int) -> str:
         return str(amount)
     text = f"{Decimal(amount) / slot_type(slot).unit:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def readable_amount(slot: str, amount: int) -> int:
+    """Round an amount down so that its text is short: memory from 64 MiB to whole MiB."""
+    return amount // _MIB * _MIB if slot == MEM and amount >= 64 * _MIB else amount
 
 
 def parse_cap(slot: str, text: str | int | float) -> int:

@@ -765,6 +765,7 @@ NOT_FROM_USERS = {
     "resources.ResourceSlots.get",
     "resources.format_amount",
     "resources.format_cap",
+    "resources.readable_amount",
     "scheduling.caps.ScopeCaps.limit",
     "scheduling.caps.add",
     "scheduling.caps.amount_text",

@@ -173,6 +173,14 @@ def test_estimate_is_unknown_if_no_running_session_has_a_known_end() -> None:
             id="a smaller share of a GPU",
         ),
         pytest.param(
+            snapshot([pending_session(1, wanted=request(mem="100g"))], [
+                agent(capacity={"cpu": 8000, "mem": 24684092 * 2**10})
+            ]),
+            {},
+            [("smaller", "it would start now with mem=24105m")],
+            id="less memory: rounded down to MiB",
+        ),
+        pytest.param(
             snapshot([pending_session(1, not_before=NOW + HOUR)], [agent()]),
             {"groups": ["side"]},
             [],

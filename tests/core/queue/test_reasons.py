@@ -137,6 +137,16 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             id="request larger than each agent",
         ),
         pytest.param(
+            snapshot(
+                [pending_session(1, wanted=request(mem="100g"))],
+                [agent(capacity={"cpu": 8000, "mem": 24684092 * 2**10})],
+            ),
+            "s1",
+            "resources",
+            "mem=100g requested, but at most 24105m is free on one agent, even without",
+            id="free memory: rounded down to MiB",
+        ),
+        pytest.param(
             snapshot([pending_session(1)], [FULL]),
             "s1",
             "resources",

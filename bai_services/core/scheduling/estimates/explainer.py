@@ -8,7 +8,7 @@ from typing import Any
 
 from ...cluster.devices import is_device_slot
 from ...coded_text import CodedText, TextTemplate
-from ...resources import ResourceSlots, format_amount, slot_type
+from ...resources import ResourceSlots, format_amount, readable_amount, slot_type
 from ..caps import SESSIONS, Violation, violation_facts
 from ..maintenance import NO_AGENTS
 from ..other_groups import in_group, would_start
@@ -295,7 +295,7 @@ class _SuggestionFinder:
         least = dict(asked)
         for slot, amount in self._remaining_amounts().items():
             step = slot_type(slot).step
-            fitting = amount // step * step
+            fitting = readable_amount(slot, amount // step * step)
             if fitting < max(slot_type(slot).minimum, step):
                 return []
             least[slot] = min(least[slot], fitting)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...cluster.device_sharing import ANY_SHARE
 from ...cluster.devices import Shortage, is_device_slot
 from ...coded_text import CodedText, TextTemplate
-from ...resources import CPU, MEM, format_amount
+from ...resources import CPU, MEM, format_amount, readable_amount
 from ..placement_options import Designation
 from .compiled import columns as c
 from .compiled.columns import Columns, Ints
@@ -241,7 +241,8 @@ def _is_unshared(columns: Columns, able: Mask, row: Ints, need: int) -> bool:
 
 def _short(slot: str, asked: int, most: int, *, is_unshared: bool) -> Shortage:
     template = TextTemplate.SHORTAGE_WITHOUT_SHARING if is_unshared else TextTemplate.SHORTAGE
-    requested, available = format_amount(slot, asked), format_amount(slot, most)
+    requested = format_amount(slot, asked)
+    available = format_amount(slot, readable_amount(slot, most))
     hint = "; no device can be shared now at the required enforcement level" if is_unshared else ""
     return Shortage(
         slot,
