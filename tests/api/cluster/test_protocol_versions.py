@@ -139,6 +139,7 @@ async def test_agent_of_another_version_is_rejected_with_a_remedy(
 
 async def test_doctor_reports_an_agent_of_the_previous_version(api: Api) -> None:
     await FakeAgent(api.agent).beat(protocol=PROTOCOL - 1)
+    api.world.manager.cluster.doctor.report_seconds = 0.1
     report = await (await api.client("admin")).post("/cluster-checks", timeout_seconds=60)
     (node,) = report["nodes"]
     (finding,) = [one for one in node["findings"] if one["check"] == "protocol"]
