@@ -10,7 +10,7 @@ from bai_services.cli.serving.scaling import rule_text
 from bai_services.core.serving.autoscaling import ScalingRule, rule_as_json
 from bai_services.core.serving.gateway_records import ANONYMOUS
 from bai_services.core.serving.scaling_replay import parse_scaling_rule
-from tests.api.serving.test_endpoints import make, report_use
+from tests.api.serving.test_endpoints import end, make, ready, report_use, server, step
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -122,6 +122,18 @@ async def test_autoscaling(bai: Bai, api: Api) -> None:
     assert "gets 1 replicas" in (await bai("service", "scale", "chat", "1", by="user")).stdout
     shown = await bai("service", "info", "chat", "--json", by="user")
     assert shown.document["scaling"] is None
+
+
+async def test_info_names_the_log_of_the_replica_that_has_failed(bai: Bai, api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url)
+        assert (await bai("service", "info", "llm", by="user")).stderr == ""
+        await end(api, old)
+        await step(api, 2)
+        shown = await bai("service", "info", "llm", by="user")
+        assert shown.stderr.strip().endswith(f"bai session logs {old}")
 
 
 def test_shown_rule_can_be_replayed() -> None:

@@ -136,6 +136,16 @@ async def info(connection: Connection, name: str, *, as_json: bool) -> None:
             if rule["schedule"]:
                 found["schedule"] = schedule_text(rule)
     output.print_fields(found, as_json=as_json)
+    if found["problem"] and not as_json:
+        await _note_log(connection, name)
+
+
+async def _note_log(connection: Connection, name: str) -> None:
+    """Name the command that prints the output of the last replica that has ended."""
+    path = f"{endpoint_path(name)}/replicas"
+    page = await connection.client.get(path, phase="ended", sort="-changed_at", limit=1)
+    for replica in page["items"]:
+        output.note(f"output of the last replica that has ended: bai session logs {replica['id']}")
 
 
 async def _weights_text(connection: Connection, name: str, weights: Mapping[str, int]) -> str:
