@@ -59,7 +59,8 @@ def newcomer(hub: RunningHub) -> Iterator[str]:
 async def test_cards_open_dialogs_and_the_launcher_and_can_be_reordered(
     opened: Opener[Start], newcomer: str
 ) -> None:
-    ui = await opened(Start, newcomer, "/start")
+    # All cards are visible: the page does not scroll below its header while a card is dragged.
+    ui = await opened(Start, newcomer, "/start", viewport={"width": 1280, "height": 1400})
     # Wait for the parts that load last, because they move the cards.
     await ui.page.locator(".bai-first-steps").wait_for()
     await ui.card("One click").get_by_role("button", name="Start now").wait_for()

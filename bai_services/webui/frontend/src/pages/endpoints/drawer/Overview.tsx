@@ -4,6 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../../components/bytes';
 import { SlotTags } from '../../../components/SlotTags';
+import { folderQuery } from '../../../data/folders/folders';
 import { formatTime } from '../../../components/time';
 import { UserText } from '../../../components/UserText';
 import {
@@ -147,6 +148,15 @@ function Command({ text }: { text: string | undefined }) {
   );
 }
 
+/**
+ * The name of a folder, which a revision names by its name or id; without access to the folder,
+ * only that text.
+ */
+function FolderName({ folder }: { folder: string }) {
+  const { data } = useQuery(folderQuery(folder));
+  return <code style={{ overflowWrap: 'anywhere' }}>{data?.name ?? folder}</code>;
+}
+
 /** What the replicas of a revision run; only the owner can read the command and the image. */
 function runFacts(revision: Revision | undefined) {
   const settings = revision?.settings ?? {};
@@ -156,14 +166,17 @@ function runFacts(revision: Revision | undefined) {
     text(value) && (
       <code style={{ overflowWrap: 'anywhere', whiteSpace: 'pre-wrap' }}>{text(value)}</code>
     );
+  const folder = text(settings['model_folder']);
   const resources = (request['resources'] ?? {}) as Record<string, string>;
+  const hasResources = Object.keys(resources).length > 0;
   return {
     variant: code(settings['variant']),
-    'model-folder': code(settings['model_folder']),
+    'model-folder': folder && <FolderName folder={folder} />,
     ...('command' in settings && { command: <Command text={text(settings['command'])} /> }),
     ...('request' in settings && {
       image: code(request['image']),
-      resources: Object.keys(resources).length > 0 && <SlotTags slots={resources} />
+      ...(!hasResources && { preset: code(request['preset']) }),
+      ...(hasResources && { resources: <SlotTags slots={resources} /> })
     })
   };
 }
