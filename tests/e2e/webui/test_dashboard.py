@@ -12,13 +12,14 @@ import pytest
 
 from tests.e2e.sessions import checked, wait_for
 from tests.hub import RunningHub
+from tests.testbed.wait import wait_until_async
 
 from .conftest import Opener
 from .home_page import Dashboard
 from .pages import UI
 
 if TYPE_CHECKING:
-    from playwright.async_api import Route
+    from playwright.async_api import Locator, Route
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
@@ -54,21 +55,28 @@ def quotas_of(rest: httpx.Client) -> dict[str, Any]:
     return found
 
 
+async def shows_cpu(card: Locator, rest: httpx.Client, kind: str, field: str) -> None:
+    """Wait until a card shows the current amount; sessions of other tests may be ending."""
+
+    async def is_current() -> bool:
+        cpu = next(one for one in quotas_of(rest)[kind] if one["slot"] == "cpu")
+        text = f"{cpu[field]} of {cpu['total']} {field}"
+        return await card.get_by_text(text, exact=True).first.is_visible()
+
+    await wait_until_async(is_current, 60, f"the {field} amount of cpu")
+
+
 @pytest.mark.checklist("DASH-02", "DASH-03", "DASH-04", "DASH-05", "DASH-06")
 async def test_dashboard_shows_sessions_quotas_and_resources_live(
     opened: Opener[Dashboard], rest: httpx.Client
 ) -> None:
     ui = await opened(Dashboard, "user", "/dashboard")
-    quotas = quotas_of(rest)
-    for title, amounts in (
-        ("Resource group", quotas["resources"]),
-        ("My resources in the group", quotas["mine"]),
-    ):
-        cpu = next(one for one in amounts if one["slot"] == "cpu")
+    for title, kind in (("Resource group", "resources"), ("My resources in the group", "mine")):
         card = ui.card(title)
-        await card.get_by_text(f"{cpu['used']} of {cpu['total']} used", exact=True).first.wait_for()
+        await shows_cpu(card, rest, kind, "used")
         await card.get_by_text("Free", exact=True).click()
-        await card.get_by_text(f"{cpu['free']} of {cpu['total']} free", exact=True).first.wait_for()
+        await shows_cpu(card, rest, kind, "free")
+        amounts = quotas_of(rest)[kind]
         # Each resource (CPU, memory and accelerators) has a bar of segments.
         assert await card.locator(".bai-segments").count() == len(amounts)
         await card.get_by_role("combobox", name="Choose a resource group").click()
