@@ -39,6 +39,8 @@ __all__ = ["AgentJoins", "JoinTerms", "require_own"]
 # Other managers may accept a revoked credential for this time.
 CACHE_TTL_SECONDS = 10.0
 MAX_CACHED = 10_000
+# A command line takes a token that begins with a dash as an option.
+TOKEN_PREFIX = "bai-join-"
 
 
 class AgentJoins:
@@ -100,7 +102,7 @@ class AgentJoins:
         valid: timedelta,
         entry: AuditEntry,
     ) -> CreatedAgentInvitation:
-        now, token = self._clock(), secrets.token_urlsafe(32)
+        now, token = self._clock(), TOKEN_PREFIX + secrets.token_urlsafe(32)
         invitation = AgentInvitation(
             id=invitation_id,
             created_at=now,

@@ -46,6 +46,8 @@ async def test_invited_machine_joins_the_group_of_its_invitation(api: Api) -> No
     admin = await api.client("admin")
     await admin.post("/resource-groups", {"name": "gpu", "engine": "docker"})
     credential, token = new_credential(), await invite(api, resource_group="gpu")
+    # `bai-agent join URL --token TOKEN` must not take the token as an option.
+    assert token.startswith("bai-join-")
     answer = await join(api, token, "node-1", credential)
     assert (answer["resource_group"], answer["engine"], answer["swarm"]) == ("gpu", "docker", None)
     assert [one["name"] for one in answer["storage"]] == ["local"]

@@ -24,10 +24,11 @@ from tests.api.sessions.test_sessions import wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
-# Appends its input to a file, and behaves as the file `mode` says.
+# Appends its input to a file in one write, because two calls may run at once, and behaves as the
+# file `mode` says.
 SCRIPT = """#!/bin/sh
 cd {folder}
-cat >> calls; echo >> calls
+printf '%s\\n' "$(cat)" >> calls
 mode=$(cat mode)
 case $mode in
 fail) echo "no capacity in this zone" >&2; exit 3;;
