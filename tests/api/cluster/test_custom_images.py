@@ -155,6 +155,9 @@ async def test_agents_remove_images_of_deleted_custom_images_and_cancelled_commi
     }
     await agent.beat(images=[done["image"], unknown])
     assert await agent.work() == []
+    # An administrator deletes the registered image.
+    await (await api.client("admin")).delete(f"/images/{done['image_id']}")
+    assert [item["image"] for item in await agent.work()] == [done["image"]]
 
 
 async def commit_next(
