@@ -644,3 +644,60 @@ async def test_monitor_reads_a_session_without_private_data(api_with_all_roles: 
     assert session["hidden_fields"] == ["callback", "environ", "startup_command"]
     with pytest.raises(Forbidden):
         await monitor.get(f"{path}/logs")
+
+
+# Objects that administrators share: a new one for domain ``default``, and a change of it.
+SHARED_OBJECTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "/budgets": ({"project": "default/default", "amount": 1}, {"amount": 2}),
+    "/overflow-rules": (
+        {"project": "default/default", "from_group": "default", "to_group": "other"},
+        {"position": 1},
+    ),
+    "/announcements": ({"title": "a", "audience": "domain", "target": "default"}, {"title": "b"}),
+    "/webhooks": (
+        {"url": "https://1.1.1.1/", "scope": "domain", "domain": "default"},
+        {"name": "b"},
+    ),
+    "/idle-checker-bindings": (
+        {"checker": "lifetime", "scope": "domain", "scope_key": "default"},
+        {"is_enabled": False},
+    ),
+}
+
+
+@pytest.mark.parametrize("path", sorted(SHARED_OBJECTS))
+async def test_domain_admins_cannot_change_what_a_superadmin_has_created_or_changed(
+    api_with_all_roles: Api, path: str
+) -> None:
+    api = api_with_all_roles
+    superadmin = await api.client("superadmin-default")
+    admin = await api.client("admin-default")
+    await superadmin.post("/resource-groups", {"name": "other"})
+    checker = {"name": "lifetime", "type": "session-lifetime", "max_seconds": 3600}
+    await superadmin.post("/idle-checkers", checker)
+    body, change = SHARED_OBJECTS[path]
+
+    async def created_by(client: Client) -> str:
+        made = await client.post(path, body)
+        return f"{path}/{made.get('id') or made['project_id']}"
+
+    async def assert_out_of_reach(one: str) -> None:
+        attempts = [lambda: admin.patch(one, change), lambda: admin.delete(one)]
+        if path == "/webhooks":
+            attempts += [lambda: admin.post(f"{one}/secret"), lambda: admin.post(f"{one}/test")]
+        for attempt in attempts:
+            with pytest.raises(Forbidden, match="a superadmin made this"):
+                await attempt()
+        (listed,) = (await admin.get(path))["items"]
+        assert listed["changed_by_role"] == "superadmin"
+
+    by_superadmin = await created_by(superadmin)
+    await assert_out_of_reach(by_superadmin)
+    await superadmin.delete(by_superadmin)
+    by_admin = await created_by(admin)
+    assert (await admin.patch(by_admin, change))["changed_by_role"] == "admin"
+    await superadmin.patch(by_admin, change)
+    await assert_out_of_reach(by_admin)
+    await superadmin.delete(by_admin)
+    await admin.delete(await created_by(admin))
+    assert (await admin.get(path))["items"] == []

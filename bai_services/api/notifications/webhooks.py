@@ -56,7 +56,8 @@ class NewWebhook(Body):
 
 class Webhook(ResponseModel):
     """``failures``: number of consecutive failed attempts. ``dropped``: deliveries that were not
-    created because too many were waiting.
+    created because too many were waiting. ``changed_by_role``: role of the user who created or last
+    changed the webhook; domain administrators cannot change webhooks of superadmins.
     """
 
     id: str
@@ -75,6 +76,7 @@ class Webhook(ResponseModel):
     last_delivered_at: datetime | None
     pending: int
     dropped: int
+    changed_by_role: str
 
 
 class CreatedWebhook(Webhook):

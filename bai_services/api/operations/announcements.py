@@ -55,6 +55,10 @@ class NewAnnouncement(Body):
 
 
 class Announcement(ResponseModel):
+    """``changed_by_role``: role of the user who created or last changed the announcement; domain
+    administrators cannot change announcements of superadmins.
+    """
+
     id: str
     created_at: datetime
     version: int
@@ -68,6 +72,7 @@ class Announcement(ResponseModel):
     starts_at: datetime
     ends_at: datetime | None
     author: str
+    changed_by_role: str
 
 
 class CurrentAnnouncement(ResponseModel):

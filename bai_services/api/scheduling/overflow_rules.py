@@ -51,7 +51,11 @@ class NewOverflowRule(Body):
 
 
 class OverflowRule(ResponseModel):
-    """A rule of a project; the fields are described at ``OverflowRuleChange``."""
+    """A rule of a project; most fields are described at ``OverflowRuleChange``.
+
+    ``changed_by_role``: role of the user who created or last changed the rule; domain
+    administrators cannot change rules of superadmins.
+    """
 
     id: str
     created_at: datetime
@@ -63,6 +67,7 @@ class OverflowRule(ResponseModel):
     to_group: str
     position: int
     after_seconds: int
+    changed_by_role: str
 
 
 class OverflowRulesHandler(APIHandler):

@@ -68,7 +68,8 @@ class ProjectBudget(ResponseModel):
     """``spent``: cost of the current period until ``spent_at``; null: not computed yet.
 
     ``blocked_at``: time from which no session of the project starts. ``stops_at``: when its running
-    sessions are stopped.
+    sessions are stopped. ``changed_by_role``: role of the user who set or last changed the budget;
+    domain administrators cannot change budgets of superadmins.
     """
 
     project_id: str
@@ -93,6 +94,7 @@ class ProjectBudget(ResponseModel):
     spent_at: datetime | None
     blocked_at: datetime | None
     stops_at: datetime | None
+    changed_by_role: str
 
 
 class BudgetsHandler(APIHandler):

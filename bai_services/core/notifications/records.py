@@ -54,7 +54,8 @@ class Webhook:
     """A webhook of the caller (``is_own``), of a domain, or of the installation.
 
     The URL may contain a secret and is not returned; ``host`` is its host. ``suspended_at``: when
-    calls stopped because too many failed; None: not suspended.
+    calls stopped because too many failed; None: not suspended. ``changed_by_role``: role of the
+    user who created or last changed the webhook.
     """
 
     id: str
@@ -73,6 +74,7 @@ class Webhook:
     last_delivered_at: datetime | None
     pending: int
     dropped: int
+    changed_by_role: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

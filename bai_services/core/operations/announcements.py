@@ -37,7 +37,8 @@ class Announcement:
 
     ``target`` is the name of a domain or role, or the id of a project; ``target_name`` is always a
     name. Both are None for everyone. ``domain`` is the domain of the audience, None if the audience
-    is not restricted to a domain. Without ``ends_at``, the period has no end.
+    is not restricted to a domain. Without ``ends_at``, the period has no end. ``changed_by_role``:
+    role of the user who created or last changed the announcement.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Announcement:
     starts_at: datetime
     ends_at: datetime | None
     author: str
+    changed_by_role: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ class OverflowRule:
 
     ``position``: the rules of a project are tried in ascending order; among rules with the same
     position, the resource group in which the session costs least is first. ``after_seconds``:
-    minimum wait in ``from_group``.
+    minimum wait in ``from_group``. ``changed_by_role``: role of the user who created or last
+    changed the rule.
     """
 
     id: str
@@ -42,6 +43,7 @@ class OverflowRule:
     to_group: str
     position: int
     after_seconds: int
+    changed_by_role: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

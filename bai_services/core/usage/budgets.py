@@ -37,7 +37,7 @@ class ProjectBudget:
     ``spent`` is the cost in the current period until ``spent_at``; None: not computed yet.
     ``period_start`` and ``period_end`` are the current period. ``blocked_at``: since when the
     project may not start sessions; None: not blocked. ``stops_at``: when its running sessions are
-    stopped; None: never.
+    stopped; None: never. ``changed_by_role``: role of the user who set or last changed the budget.
     """
 
     project_id: str
@@ -62,6 +62,7 @@ class ProjectBudget:
     spent_at: datetime | None
     blocked_at: datetime | None
     stops_at: datetime | None
+    changed_by_role: str
 
 
 @dataclass(frozen=True, slots=True)

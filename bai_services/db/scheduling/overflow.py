@@ -58,6 +58,7 @@ _LISTING = Listing(
                 "to_group",
                 "position",
                 "after_seconds",
+                "changed_by_role",
             )
         },
         "project": projects.c.name,

@@ -70,6 +70,11 @@ def created_at() -> sa.Column[datetime]:
     return sa.Column("created_at", UtcDateTime, nullable=False)
 
 
+def changed_by_role() -> sa.Column[str]:
+    """Role of the user who created or last changed an object that administrators share."""
+    return sa.Column("changed_by_role", sa.String(16), nullable=False, server_default="admin")
+
+
 def version() -> sa.Column[int]:
     """The number of the row's version; each update increments it (``integrity.update_version``)."""
     return sa.Column("version", sa.Integer, nullable=False, default=1, server_default="1")

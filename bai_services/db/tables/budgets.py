@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from .base import UtcDateTime, created_at, metadata, version
+from .base import UtcDateTime, changed_by_role, created_at, metadata, version
 
 project_budgets = sa.Table(
     "project_budgets",
@@ -12,6 +12,7 @@ project_budgets = sa.Table(
     sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True),
     created_at(),
     version(),
+    changed_by_role(),
     sa.Column("amount", sa.Double, nullable=False),
     sa.Column("mode", sa.String(16), nullable=False),  # warn or block
     sa.Column("warn_percents", sa.JSON, nullable=False),

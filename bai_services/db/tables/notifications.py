@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from .base import UtcDateTime, created_at, identity, metadata
+from .base import UtcDateTime, changed_by_role, created_at, identity, metadata
 
 # Events of the last 30 days; one row per event, for all its recipients.
 notification_events = sa.Table(
@@ -97,6 +97,7 @@ webhooks = sa.Table(
     metadata,
     identity(),
     created_at(),
+    changed_by_role(),
     # NULL: a webhook of administrators, for a domain or (domain NULL) for the installation.
     sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), index=True),
     sa.Column("domain", sa.ForeignKey("domains.name", ondelete="CASCADE"), index=True),

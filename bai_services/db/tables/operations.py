@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from .base import UtcDateTime, created_at, identity, metadata, version
+from .base import UtcDateTime, changed_by_role, created_at, identity, metadata, version
 
 announcements = sa.Table(
     "announcements",
@@ -12,6 +12,7 @@ announcements = sa.Table(
     identity(),
     created_at(),
     version(),
+    changed_by_role(),
     sa.Column("title", sa.String(120), nullable=False),
     # Markdown.
     sa.Column("text", sa.Text, nullable=False),

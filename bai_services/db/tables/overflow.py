@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from .base import created_at, identity, metadata, version
+from .base import changed_by_role, created_at, identity, metadata, version
 
 overflow_rules = sa.Table(
     "overflow_rules",
@@ -12,6 +12,7 @@ overflow_rules = sa.Table(
     identity(),
     created_at(),
     version(),
+    changed_by_role(),
     sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
     sa.Column(
         "from_group", sa.ForeignKey("resource_groups.name", ondelete="CASCADE"), nullable=False

@@ -50,6 +50,7 @@ class BudgetRow:
     spent_since: datetime | None
     reported_percent: int
     blocked_at: datetime | None
+    changed_by_role: str
     project: str
     domain: str
 

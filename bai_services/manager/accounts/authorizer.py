@@ -45,6 +45,17 @@ def require(caller: Caller, action: str, target: Target | None = None) -> None:
     )
 
 
+def require_not_above(caller: Caller, action: str, what: str, changed_by_role: str) -> None:
+    """Raise ``Forbidden`` if a user with a higher role created or last changed an object that
+    administrators share; ``what`` names the kind of object.
+    """
+    if changed_by_role in roles_above(caller.role, action):
+        raise Forbidden(
+            f"a {changed_by_role} made this {what}; the role {caller.role} may not change it",
+            action=action,
+        )
+
+
 def visibility(caller: Caller, action: str) -> Visibility:
     """Return which rows the caller may read; ``action`` is a read action such as ``account.read``.
 

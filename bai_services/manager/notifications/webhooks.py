@@ -88,6 +88,7 @@ class Webhooks:
         values = {
             "id": str(uuid.uuid4()),
             "created_at": self._clock(),
+            "changed_by_role": caller.role,
             "owner_id": owner_id,
             "domain": domain,
             "kind": WebhookKind(spec.get("kind", WebhookKind.JSON)),
@@ -109,6 +110,7 @@ class Webhooks:
         details = self._audit.changes(fields_of(found), shown_changes)
         if _RESUMING & changes.keys():
             values |= _RESUMED
+        values["changed_by_role"] = caller.role
         entry = self._entry(caller, "webhook.update", fields_of(found), **details)
         return await self._store.update(key, values, entry, self._clock())
 
@@ -204,6 +206,7 @@ class Webhooks:
         found = await self._find(caller, key)
         if not found.is_own:
             authorizer.require(caller, "webhook.write", Target(domain=found.domain))
+            authorizer.require_not_above(caller, "webhook.write", "webhook", found.changed_by_role)
         return found
 
     def _entry(self, caller: Caller, action: str, values: Mapping[str, Any], **details: Any) -> Any:

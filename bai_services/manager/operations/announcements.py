@@ -33,7 +33,7 @@ _CURRENT_FIELDS = ("id", "title", "level", "is_dismissed")
 
 class Announcements:
     """Manages announcements. Superadmins write them for any audience, domain admins for their
-    domain and its projects.
+    domain and its projects. Domain admins cannot change announcements of superadmins.
     """
 
     def __init__(self, context: ManagerContext, domains: Domains, projects: Projects) -> None:
@@ -83,6 +83,7 @@ class Announcements:
             "starts_at": spec.get("starts_at") or now,
             "ends_at": spec.get("ends_at"),
             "author": caller.username,
+            "changed_by_role": caller.role,
             **await self._target_columns(caller, audience, spec.get("target")),
         }
         check_period(values["starts_at"], values["ends_at"])
@@ -111,6 +112,7 @@ class Announcements:
             name=found.title,
             **details,
         )
+        values["changed_by_role"] = caller.role
         return await self._store.update(found.id, version, values, entry)
 
     async def delete(self, caller: Caller, key: str) -> None:
@@ -180,6 +182,9 @@ class Announcements:
         if not reaches(caller, "announcement.read", Target(domain=found.domain)):
             raise no_announcement(key)
         _require_in_reach(caller, found.domain)
+        authorizer.require_not_above(
+            caller, "announcement.write", "announcement", found.changed_by_role
+        )
         return found
 
     async def _find(self, key: str) -> Announcement:

@@ -20,7 +20,10 @@ from ..context import ManagerContext
 
 
 class OverflowRules:
-    """Manages rules. Domain admins set the rules of their projects; members may read them."""
+    """Manages rules. Domain admins set the rules of their projects; members may read them.
+
+    Domain admins cannot change rules of superadmins.
+    """
 
     def __init__(
         self,
@@ -78,6 +81,7 @@ class OverflowRules:
         values = {
             "id": str(uuid.uuid4()),
             "created_at": self._clock(),
+            "changed_by_role": caller.role,
             "project_id": project.id,
             "from_group": source.name,
             "to_group": target.name,
@@ -115,6 +119,7 @@ class OverflowRules:
             name=rule.project,
             **details,
         )
+        values["changed_by_role"] = caller.role
         await self._store.update(rule.id, changes.get("version") or rule.version, values, entry)
         return await self.get(caller, key)
 
@@ -136,4 +141,5 @@ class OverflowRules:
         rule = await self.get(caller, key)
         if not reaches(caller, "overflow-rule.write", Target(domain=rule.domain)):
             raise NotFound("there is no such overflow rule", overflow_rule=key)
+        authorizer.require_not_above(caller, "overflow-rule.write", "rule", rule.changed_by_role)
         return rule

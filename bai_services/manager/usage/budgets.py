@@ -34,6 +34,8 @@ _LIMITS = frozenset({"amount", "warn_percents", "period", "starts_at", "ends_at"
 class Budgets:
     """Manages budgets. Domain admins set the budgets of their projects; members may read them.
 
+    Domain admins cannot change budgets of superadmins.
+
     ``key`` is the id or name of a project.
     """
 
@@ -79,6 +81,7 @@ class Budgets:
         values = {
             "project_id": project.id,
             "created_at": self._clock(),
+            "changed_by_role": caller.role,
             "amount": spec["amount"],
             "mode": Mode(spec.get("mode", Mode.WARN)),
             "warn_percents": _percents(spec.get("warn_percents", DEFAULT_PERCENTS)),
@@ -127,6 +130,7 @@ class Budgets:
             **details,
         )
         version = changes.get("version") or row.version
+        values["changed_by_role"] = caller.role
         await self._store.update(row.project_id, version, values, entry)
         return await self._refreshed(caller, row.project_id)
 
@@ -156,6 +160,7 @@ class Budgets:
         row = await self._find(caller, key)
         if not reaches(caller, "budget.write", Target(domain=row.domain)):
             raise NotFound(f"project {row.project} has no budget, or you may not change it")
+        authorizer.require_not_above(caller, "budget.write", "budget", row.changed_by_role)
         return row
 
     def _check(self, values: Mapping[str, Any]) -> None:

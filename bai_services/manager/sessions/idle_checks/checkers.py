@@ -9,7 +9,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target
 from bai_services.core.audit import AuditEntry
-from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
+from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.sessions.idle_checks.checkers import (
@@ -208,12 +208,9 @@ class IdleCheckers:
         if visible.domain is not None and binding.domain != visible.domain:
             raise NotFound("there is no such binding, or you may not see it")
         authorizer.require(caller, "idle-checker.bind", Target(domain=binding.domain))
-        if binding.changed_by_role not in _changeable(caller):
-            raise Forbidden(
-                f"a {binding.changed_by_role} made this binding; the role {caller.role} may not "
-                "change it",
-                action="idle-checker.bind",
-            )
+        authorizer.require_not_above(
+            caller, "idle-checker.bind", "binding", binding.changed_by_role
+        )
         return binding
 
     async def _resolve(self, caller: Caller, scope: BindingScope, key: str) -> tuple[str, Target]:

@@ -1,5 +1,6 @@
 import { EntityPage } from '../../components/entities/EntityPage';
 import type { Entity } from '../../components/entities/entity';
+import { CHANGED_BY_ROLE, isChangeableBy } from '../../components/entities/sharedObjects';
 
 const LEVELS = ['info', 'warning', 'critical'] as const;
 const AUDIENCES = ['everyone', 'domain', 'project', 'role'] as const;
@@ -18,6 +19,7 @@ const ANNOUNCEMENTS: Entity = {
     { key: 'starts_at', isSortable: true },
     { key: 'ends_at', isSortable: true },
     { key: 'author', isSortable: true, isOptional: true },
+    CHANGED_BY_ROLE,
     { key: 'text', isOptional: true }
   ],
   filters: [
@@ -47,6 +49,7 @@ const ANNOUNCEMENTS: Entity = {
     { key: 'ends_at', kind: 'time', isNullable: true }
   ],
   writers: ['admin', 'superadmin'],
+  isWritable: isChangeableBy,
   canCreate: true,
   canDelete: true
 };

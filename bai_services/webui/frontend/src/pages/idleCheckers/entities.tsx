@@ -1,4 +1,5 @@
 import type { Entity } from '../../components/entities/entity';
+import { CHANGED_BY_ROLE, isChangeableBy } from '../../components/entities/sharedObjects';
 import type { Item } from '../../data/entities';
 import { IdleReason } from './IdleReason';
 import { SessionLink } from './SessionLink';
@@ -84,7 +85,7 @@ const BINDINGS: Entity = {
     { key: 'scope_name', isSortable: true },
     { key: 'is_enabled' },
     { key: 'is_dry_run' },
-    { key: 'changed_by_role', isOptional: true },
+    CHANGED_BY_ROLE,
     { key: 'created_at', isSortable: true, isOptional: true }
   ],
   filters: [{ key: 'checker__contains' }, { key: 'scope_name__contains' }],
@@ -102,8 +103,7 @@ const BINDINGS: Entity = {
     { key: 'is_dry_run', kind: 'switch' }
   ],
   writers: ['superadmin', 'admin'],
-  isWritable: (item: Item, role: string) =>
-    role === 'superadmin' || item['changed_by_role'] === 'admin',
+  isWritable: isChangeableBy,
   canCreate: true,
   canDelete: true
 };

@@ -1,4 +1,5 @@
 import { USABLE_PROJECTS, type Entity } from '../../components/entities/entity';
+import { CHANGED_BY_ROLE, isChangeableBy } from '../../components/entities/sharedObjects';
 import type { Item } from '../../data/entities';
 
 const MODES = ['warn', 'block'];
@@ -28,6 +29,7 @@ export const BUDGETS: Entity = {
     { key: 'warn_percents', isOptional: true },
     { key: 'stop_after_minutes', isOptional: true },
     { key: 'spent_at', isOptional: true },
+    CHANGED_BY_ROLE,
     { key: 'created_at', isSortable: true, isOptional: true }
   ],
   filters: [
@@ -53,6 +55,7 @@ export const BUDGETS: Entity = {
     { key: 'stop_after_minutes', kind: 'number', isNullable: true }
   ],
   writers: ['admin', 'superadmin'],
+  isWritable: isChangeableBy,
   canCreate: true,
   canDelete: true
 };

@@ -1,4 +1,5 @@
 import { USABLE_PROJECTS, type Entity } from '../../components/entities/entity';
+import { CHANGED_BY_ROLE, isChangeableBy } from '../../components/entities/sharedObjects';
 
 const GROUP = { path: '/resource-groups', name: 'name' } as const;
 
@@ -15,6 +16,7 @@ export const OVERFLOW_RULES: Entity = {
     { key: 'to_group', isSortable: true },
     { key: 'after_seconds', isSortable: true },
     { key: 'position', isSortable: true },
+    CHANGED_BY_ROLE,
     { key: 'created_at', isSortable: true, isOptional: true }
   ],
   filters: [
@@ -31,6 +33,7 @@ export const OVERFLOW_RULES: Entity = {
     { key: 'position', kind: 'number', default: '0' }
   ],
   writers: ['admin', 'superadmin'],
+  isWritable: isChangeableBy,
   canCreate: true,
   canDelete: true
 };

@@ -1,5 +1,6 @@
 import { Tag } from '../../components/Tag';
 import type { Entity, Field } from '../../components/entities/entity';
+import { CHANGED_BY_ROLE, isChangeableBy } from '../../components/entities/sharedObjects';
 import type { Item } from '../../data/entities';
 import { EVENT_NAMES } from '../../data/notifications';
 import { LANGUAGES } from '../../i18n';
@@ -74,7 +75,8 @@ export const WEBHOOKS: Entity = {
     COLUMNS.error,
     COLUMNS.pending,
     { key: 'dropped', isOptional: true },
-    { key: 'language', isOptional: true }
+    { key: 'language', isOptional: true },
+    CHANGED_BY_ROLE
   ],
   filters: [
     { key: 'name__contains' },
@@ -92,5 +94,5 @@ export const WEBHOOKS: Entity = {
     IS_ENABLED
   ],
   writers: ['admin', 'superadmin'],
-  isWritable: (item, role) => role === 'superadmin' || item['domain'] !== null
+  isWritable: isChangeableBy
 };
