@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from bai_services.core.sessions.lifecycle import OCCUPYING, Status
 from bai_services.core.usage.model import HOUR, SESSIONS, WAITING, HourTotals, Prices
-from bai_services.db.tables.sessions import sessions, status_history
 from bai_services.db.tables.usage import usage_records
 from bai_services.db.usage.aggregates import UsageAggregateStore
+from tests.testbed.usage_history import Usage, integrated_usage
 
 from .world import World
-
-Usage = Counter[tuple[str, str]]
 
 
 async def check_usage(world: World) -> None:
     """Check the records and the hourly totals; check the records again after some were lost and
     rebuilt.
     """
-    expected = await integrated(world)
+    expected = await integrated_usage(world.database, world.now)
     assert await recorded(world) == expected
     store = UsageAggregateStore(world.database)
     assert await store.rebuild(None) == 0, "a record was missing"
@@ -66,30 +62,3 @@ async def recorded(world: World) -> Usage:
             totals[slot] += round(found.allocated + found.waited)
     assert totals == by_slot
     return usage
-
-
-async def integrated(world: World) -> Usage:
-    """Return the amount times seconds of each session and slot, from the history."""
-    usage: Usage = Counter()
-    async with world.database.read() as tx:
-        rows = (await tx.execute(sa.select(sessions))).all()
-        history = sa.select(status_history).order_by(status_history.c.id)
-        steps = (await tx.execute(history)).all()
-    for row in rows:
-        at, status, waited = row.created_at, Status.PENDING, 0
-        for step in [*(s for s in steps if s.session_id == row.id), None]:
-            until: datetime = world.now if step is None else step.at
-            while at < until:
-                at += timedelta(seconds=1)
-                if status in OCCUPYING:
-                    usage[row.id, SESSIONS] += 1
-                    for slot, amount in row.requested_slots.items():
-                        usage[row.id, slot] += amount
-                elif status is Status.PENDING:
-                    waited += 1
-            if step is not None:
-                at, status = step.at, Status(step.to_status)
-                if waited and status is not Status.PENDING:
-                    usage[row.id, WAITING] += waited
-                    waited = 0
-    return Counter({key: amount for key, amount in usage.items() if amount})

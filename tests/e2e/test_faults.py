@@ -1,5 +1,7 @@
 """Kill each component at random points of many starts and stops; nothing leaks or is duplicated.
 
+The usage records and the usage report equal an integration of the history.
+
 ``BAI_FAULT_CYCLES`` is the number of sessions that are started and stopped (default 60; `make soak`
 runs 200). ``BAI_FAULT_SEED`` is the seed of all random choices. Each run prints its seed.
 """
@@ -11,9 +13,10 @@ import os
 import random
 import sys
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +28,12 @@ import sqlalchemy as sa
 from bai_services.core.cluster.devices import thousandths
 from bai_services.core.resources import SHARE_UNIT
 from bai_services.core.sessions.lifecycle import ENDED
+from bai_services.core.usage.model import SESSIONS, WAITING, unit_of
 from bai_services.db.database import Database
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.tables.sessions import allocations
 from tests.hub import ROOT, Component, RunningHub, running_session, session_in
+from tests.testbed.usage_history import integrated_usage, stored_usage
 from tests.testbed.wait import wait_until
 
 CYCLES = int(os.environ.get("BAI_FAULT_CYCLES", "60"))
@@ -225,13 +230,39 @@ async def test_killed_components_leak_nothing_and_allocate_nothing_twice(hub: Ru
     wait_until(lambda: not session_processes(hub), TIMEOUT_SECONDS, "the last process to end")
     # The Hub can notice the end of a server some time after the process has ended.
     wait_until(lambda: not active_servers(hub), TIMEOUT_SECONDS, "the Hub's last server to end")
+    reported = reported_seconds(hub)
     hub.stop()
     database = Database(f"sqlite+aiosqlite:///{hub.home}/bai.sqlite")
     try:
         assert await AllocationStore(database).audit() == []
         assert await over_allocations(database) == []
+        await check_usage_records(database, reported)
     finally:
         await database.close()
+
+
+def reported_seconds(hub: RunningHub) -> dict[str, float]:
+    """Return the allocated amount times seconds of each slot, from the usage report."""
+    with hub.rest("admin") as admin:
+        report = admin.get("/usage", params={"every": "hour", "by": "domain"})
+        assert report.status_code == 200, report.text
+    totals: dict[str, float] = defaultdict(float)
+    for row in report.json()["rows"]:
+        totals[row["slot"]] += row["allocated_seconds"]
+        if row["slot"] == SESSIONS:
+            totals[WAITING] += row["waited_seconds"]
+    return dict(totals)
+
+
+async def check_usage_records(database: Database, reported: dict[str, float]) -> None:
+    """Check that no usage record is missing or duplicated after the kills, and no sum differs."""
+    expected = await integrated_usage(database, datetime.now(UTC))
+    assert len({key for key, slot in expected if slot == SESSIONS}) > 1
+    assert await stored_usage(database) == expected
+    totals: dict[str, float] = defaultdict(float)
+    for (_, slot), amount in expected.items():
+        totals[slot] += amount / (1 if slot == WAITING else unit_of(slot))
+    assert reported == pytest.approx(totals)
 
 
 async def over_allocations(database: Database) -> list[str]:
@@ -402,6 +433,7 @@ async def test_kills_neither_lose_nor_repeat_the_batch_sessions_of_an_agent(
     print(Counter(session["status"] for session in ends.values()))
     wait_until(lambda: not batch_processes(hub), TIMEOUT_SECONDS, "the last process to end")
     assert active_servers(hub) == []
+    reported = reported_seconds(hub)
     hub.stop()
     database = Database(f"sqlite+aiosqlite:///{hub.home}/bai.sqlite")
     try:
@@ -409,5 +441,6 @@ async def test_kills_neither_lose_nor_repeat_the_batch_sessions_of_an_agent(
         async with database.read() as tx:
             held = sa.select(sa.func.count()).where(allocations.c.freed_at.is_(None))
             assert await tx.scalar(held) == 0
+        await check_usage_records(database, reported)
     finally:
         await database.close()
