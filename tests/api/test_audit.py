@@ -23,6 +23,8 @@ async def test_users_see_what_others_did_with_their_sessions_and_folders(api: Ap
         await admin.get(f"/vfolders/{folder['id']}/files")
     api.world.clock.advance(minutes=11)
     await admin.get(f"/sessions/{session['id']}")
+    # The session has no output yet; the attempt to read it is recorded.
+    await admin.http.get(f"/sessions/{session['id']}/logs")
     await admin.patch(f"/sessions/{session['id']}", {"priority": 7})
     await admin.patch("/users/user", {"password": "another pass 1", "full_name": "U"})
     found = (await user.get("/audit-log/mine", sort="id", actor="admin"))["items"]
@@ -30,10 +32,11 @@ async def test_users_see_what_others_did_with_their_sessions_and_folders(api: Ap
         ("admin", "session.read", "my-lab"),
         ("admin", "vfolder.list-files", "data"),
         ("admin", "session.read", "my-lab"),
+        ("admin", "session.read-log", "my-lab"),
         ("admin", "session.prioritize", "my-lab"),
         ("admin", "user.update", "user"),
     ]
-    assert found[3]["details"]["changes"]["priority"]["after"] == 7
+    assert found[4]["details"]["changes"]["priority"]["after"] == 7
     assert "another pass" not in json.dumps(found)
     other = await api.client("user2")
     assert (await other.get("/audit-log/mine", actor="admin"))["items"] == []

@@ -109,10 +109,16 @@ async def test_the_panel_shows_the_session(
         ),
         201,
     )
+    with docker_hub.rest("admin") as admin:
+        news = checked(admin.post("/announcements", json={"title": "Course on Thursday"}), 201)
     for theme in THEMES:
         async with panel_of(browser, docker_hub, session, theme) as page:
             await assert_panel_shows_session(page, session)
+            notice = page.locator("#bai-session-panel .bai-Notice", has_text=news["title"])
+            await notice.get_by_role("button").wait_for()
             await assert_panel_has_contrast(page, theme, tmp_path)
+    with docker_hub.rest("admin") as admin:
+        checked(admin.delete(f"/announcements/{news['id']}"), 204)
     stop(rest, waiting["id"])
     stop(rest, session["id"])
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)

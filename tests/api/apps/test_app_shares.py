@@ -174,6 +174,9 @@ async def test_only_the_audience_of_a_share_is_admitted(
     made = await user.post(shares_of(session), {"app": "tensorboard", **audience})
     if is_admitted:
         assert (await enter(made, visitor)).visit
+        (access,) = (await user.get("/audit-log/mine", action="session.visit-app"))["items"]
+        assert access["actor"] == (visitor or "anonymous")
+        assert (access["entity_name"], access["details"]["app"]) == ("lab1", "tensorboard")
     else:
         # The message is the same as for a missing share, so that a guessed id reveals nothing.
         with pytest.raises(errors.NotFound, match="no such share, or it is not for you"):
