@@ -2,6 +2,7 @@ import { Tooltip } from 'antd';
 import type { Entity } from '../../components/entities/entity';
 import { UserText } from '../../components/UserText';
 import { EntityPage } from '../../components/entities/EntityPage';
+import { ACTION_COLUMNS, choicesOf } from './actions';
 import { EntryDetails } from './EntryDetails';
 import { VerifyChain } from './VerifyChain';
 
@@ -14,7 +15,7 @@ const AUDIT_LOG: Entity = {
     { key: 'id', isSortable: true },
     { key: 'at', isSortable: true },
     { key: 'actor', isSortable: true },
-    { key: 'action', isSortable: true },
+    ...ACTION_COLUMNS,
     { key: 'entity' },
     {
       key: 'entity_name',
@@ -44,8 +45,8 @@ const AUDIT_LOG: Entity = {
     { key: 'action__contains' },
     { key: 'entity_name__contains' },
     { key: 'entity_id' },
-    { key: 'entity' },
-    { key: 'outcome' },
+    { key: 'entity', choices: choicesOf('entity') },
+    { key: 'outcome', choices: choicesOf('outcome') },
     { key: 'on_behalf_of' },
     { key: 'client_ip' },
     { key: 'at__gte', isDate: true },

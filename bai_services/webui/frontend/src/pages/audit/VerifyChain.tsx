@@ -16,7 +16,7 @@ export function VerifyChain() {
   const verify = useVerifyChain();
   const { data: result } = verify;
   return (
-    <Space orientation="vertical">
+    <div>
       <Space wrap>
         <Button icon={<DownloadOutlined />} href={jsonLinesUrl('/audit-log')} download>
           {t('audit-log.export')}
@@ -37,6 +37,7 @@ export function VerifyChain() {
           <Alert
             type="error"
             showIcon
+            style={{ marginTop: 8 }}
             title={t('audit-log.damaged')}
             description={result.problem.message}
           />
@@ -45,6 +46,7 @@ export function VerifyChain() {
           <Alert
             type="success"
             showIcon
+            style={{ marginTop: 8 }}
             title={t('audit-log.verified', { count: result.checked })}
             description={
               <span style={{ overflowWrap: 'anywhere' }}>
@@ -54,6 +56,6 @@ export function VerifyChain() {
           />
         )}
       </div>
-    </Space>
+    </div>
   );
 }

@@ -4,6 +4,7 @@ import { useTranslation } from 'react-i18next';
 import type { Entity } from '../../components/entities/entity';
 import { EntityList } from '../../components/entities/EntityList';
 import { readEntitySearch, type EntitySearch } from '../../components/entities/search';
+import { ACTION_COLUMNS } from '../audit/actions';
 import { EntryDetails } from '../audit/EntryDetails';
 
 const ACCESSES: Entity = {
@@ -14,7 +15,7 @@ const ACCESSES: Entity = {
   columns: [
     { key: 'at', isSortable: true },
     { key: 'actor', isSortable: true },
-    { key: 'action', isSortable: true },
+    ...ACTION_COLUMNS,
     { key: 'entity_name', isSortable: true },
     { key: 'on_behalf_of', isOptional: true },
     { key: 'outcome', isOptional: true },

@@ -1,6 +1,7 @@
 import { useState } from 'react';
 import type { Entity } from '../../../components/entities/entity';
 import { EntityList } from '../../../components/entities/EntityList';
+import { ACTION_COLUMNS } from '../../audit/actions';
 import { EntryDetails } from '../../audit/EntryDetails';
 import type { EndpointTabProps } from './EndpointDrawer';
 
@@ -12,7 +13,7 @@ const actionsOn = (key: string): Entity => ({
   columns: [
     { key: 'at', isSortable: true },
     { key: 'actor', isSortable: true },
-    { key: 'action', isSortable: true },
+    ...ACTION_COLUMNS,
     { key: 'outcome', isSortable: true },
     {
       key: 'details',
