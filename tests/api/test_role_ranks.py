@@ -686,10 +686,11 @@ async def test_domain_admins_cannot_change_what_a_superadmin_has_created_or_chan
         if path == "/webhooks":
             attempts += [lambda: admin.post(f"{one}/secret"), lambda: admin.post(f"{one}/test")]
         for attempt in attempts:
-            with pytest.raises(Forbidden, match="a superadmin made this"):
+            with pytest.raises(Forbidden, match="a superadmin has created or last changed this"):
                 await attempt()
         (listed,) = (await admin.get(path))["items"]
         assert listed["changed_by_role"] == "superadmin"
+        assert (await admin.get(path, changed_by_role="admin"))["items"] == []
 
     by_superadmin = await created_by(superadmin)
     await assert_out_of_reach(by_superadmin)

@@ -100,6 +100,7 @@ _LISTING = Listing(
             for name in ("project_id", "created_at", "amount", "mode", "period", "spent")
         },
         "blocked_at": project_budgets.c.blocked_at,
+        "changed_by_role": project_budgets.c.changed_by_role,
         "project": projects.c.name,
         "domain": projects.c.domain,
     },

@@ -51,7 +51,8 @@ def require_not_above(caller: Caller, action: str, what: str, changed_by_role: s
     """
     if changed_by_role in roles_above(caller.role, action):
         raise Forbidden(
-            f"a {changed_by_role} made this {what}; the role {caller.role} may not change it",
+            f"a {changed_by_role} has created or last changed this {what}; the role {caller.role} "
+            "may not change it",
             action=action,
         )
 

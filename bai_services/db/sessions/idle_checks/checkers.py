@@ -80,6 +80,7 @@ _BINDING_LISTING = Listing(
     columns={
         **{name: bindings.c[name] for name in ("id", "created_at", "checker_id", "scope")},
         **{name: bindings.c[name] for name in ("scope_id", "domain", "is_enabled", "is_dry_run")},
+        "changed_by_role": bindings.c.changed_by_role,
         "checker": checkers.c.name,
         "scope_name": _SCOPE_NAME,
     },
