@@ -185,7 +185,7 @@ async def test_objects_are_shown_by_name_and_times_in_the_format_of_the_locale(
     await ui.drawer.locator(".ant-drawer-title", has_text="cpu-small").wait_for()
     await ui.open('/audit?filters={"entity_name__contains":"user2"}')
     await ui.page.get_by_role("cell", name="user2", exact=True).first.wait_for()
-    created = ui.page.get_by_role("row").filter(has_text="user.create")
+    created = ui.page.get_by_role("row").filter(has_text="User: create")
     assert not re.search("[0-9a-f]{8}-", await created.inner_text())
     await created.get_by_role("cell", name="user2").locator("span").hover()
     await ui.page.get_by_role("tooltip").get_by_text(re.compile("[0-9a-f]{8}-")).wait_for()
