@@ -82,7 +82,7 @@ from bai_services.core.serving.autoscaling import ScheduledBounds
 from bai_services.core.serving.deployment_config import parse_deployment_config
 from bai_services.core.serving.names import check_endpoint_name
 from bai_services.core.serving.service_definition import parse_service_definition
-from bai_services.core.serving.trial import last_lines
+from bai_services.core.serving.trial import cause_in_log, last_lines
 from bai_services.core.sessions import (
     batch,
     callbacks,
@@ -553,6 +553,7 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: parse_service_definition(t, "custom"),
         lambda t: parse_service_definition("[custom.environ]\na = " + t, "custom"),
     ],
+    "serving.trial.cause_in_log": [cause_in_log, lambda t: cause_in_log(f"No module named {t}")],
     "serving.trial.last_lines": [last_lines],
     "serving.names.check_endpoint_name": [check_endpoint_name],
     "serving.settings.relative_path": [serving_settings.relative_path],
