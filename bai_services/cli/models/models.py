@@ -142,6 +142,21 @@ async def refresh(connection: Connection, name: str, *, as_json: bool) -> None:
     output.print_done(f"model {found['folder']} refreshed{problem}", found, as_json=as_json)
 
 
+@model.command(epilog=example("bai model rm llama-3"))
+@click.argument("name")
+@json_option
+@connected
+async def rm(connection: Connection, name: str, *, as_json: bool) -> None:
+    """Remove a model from its store: move its folder to the trash; for administrators."""
+    found = await connection.client.get(_path(name))
+    await connection.client.delete(f"/vfolders/{found['id']}")
+    text = (
+        f"folder {found['folder']} moved to the trash; restore it with: "
+        f"bai vfolder restore {found['id']}"
+    )
+    output.print_done(text, found, as_json=as_json)
+
+
 @model.command(epilog=example("bai model clone llama-3 my-llama"))
 @click.argument("name")
 @click.argument("folder", required=False)
