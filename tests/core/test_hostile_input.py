@@ -533,6 +533,7 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: definition.parse_definition(f"models:\n- service:\n    port: {t}"),
         lambda t: definition.parse_definition(f"models:\n- name: {t}"),
     ],
+    "serving.definition.relative_path": [definition.relative_path],
     "serving.autoscaling.ScheduledBounds.from_json": [
         lambda t: ScheduledBounds.from_json({**PERIOD, "days": t}),
         lambda t: ScheduledBounds.from_json({**PERIOD, "starts": t}),
@@ -556,7 +557,6 @@ PARSERS: dict[str, list[Parser]] = {
     "serving.trial.cause_in_log": [cause_in_log, lambda t: cause_in_log(f"No module named {t}")],
     "serving.trial.last_lines": [last_lines],
     "serving.names.check_endpoint_name": [check_endpoint_name],
-    "serving.settings.relative_path": [serving_settings.relative_path],
     "serving.settings.resolve_settings": [
         lambda t: serving_settings.resolve_settings({"variant": t}),
         lambda t: serving_settings.resolve_settings({"variant": "cmd", "command": t}),
