@@ -447,6 +447,14 @@ class TextTemplate(Enum):
         "background"
     )
     TRIAL_EXITED = "the command ended with exit code {code}; the log shows why"
+    TRIAL_NO_PACKAGE = (
+        "the Python package {name} is missing: choose an image that has it, or install it before "
+        "the server starts"
+    )
+    TRIAL_GPU_MEMORY = (
+        "the GPU memory is not enough for the model: request more GPU memory, or choose a smaller "
+        "model or context length"
+    )
     # Why an endpoint has its number of replicas; ``parts`` contains the reason without the bound
     SCALING_LOAD = "mean load of {load}"
     SCALING_BURST = "burst with a load of {load}"

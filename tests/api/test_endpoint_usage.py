@@ -131,4 +131,6 @@ async def test_csv_has_one_line_for_each_row(api: Api) -> None:
         assert 'filename="endpoint-usage.csv"' in response.headers["Content-Disposition"]
         text = (await response.aread()).decode("utf-8-sig")
     lines = list(csv.DictReader(io.StringIO(text)))
-    assert [line["requests"] for line in lines] == [str(row["requests"]) for row in rows] != []
+    for column in ("owner", "name", "requests"):
+        assert [line[column] for line in lines] == [str(row[column]) for row in rows] != []
+    assert {line["owner"] for line in lines} == {"user"}

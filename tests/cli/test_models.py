@@ -102,3 +102,10 @@ async def test_model_is_listed_cloned_deployed_and_imported(bai: Bai, api: Api) 
     waiting = await bai("model", "import", "org/tiny", "--folder", "fourth", "--json", by="user")
     cancelled = await bai("model", "cancel", waiting.document["id"], by="user")
     assert cancelled.stdout == "import of org/tiny cancelled\n"
+
+    assert (await bai("model", "rm", "tiny", by="user")).code == 5
+    removed = await bai("model", "rm", "tiny")
+    assert removed.stdout.startswith("folder tiny moved to the trash; restore it with: bai vfolder")
+    assert "tiny" not in (await bai("model", "list", "small", by="user")).stdout
+    assert (await bai(*removed.stdout.split("bai ")[1].split())).code == 0
+    assert "tiny" in (await bai("model", "list", "small", by="user")).stdout

@@ -6,10 +6,13 @@ import json
 import re
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from bai_services.cli.serving.scaling import rule_text
 from bai_services.core.serving.autoscaling import ScalingRule, rule_as_json
 from bai_services.core.serving.gateway_records import ANONYMOUS
 from bai_services.core.serving.scaling_replay import parse_scaling_rule
+from bai_services.db.tables.sessions import kernels
 from tests.api.serving.test_endpoints import end, make, ready, report_use, server, step
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
@@ -124,7 +127,7 @@ async def test_autoscaling(bai: Bai, api: Api) -> None:
     assert shown.document["scaling"] is None
 
 
-async def test_info_names_the_log_of_the_replica_that_has_failed(bai: Bai, api: Api) -> None:
+async def test_info_shows_the_output_of_the_replica_that_has_failed(bai: Bai, api: Api) -> None:
     user = await api.client("user")
     await make(api, user)
     async with server() as (url, _):
@@ -132,7 +135,16 @@ async def test_info_names_the_log_of_the_replica_that_has_failed(bai: Bai, api: 
         assert (await bai("service", "info", "llm", by="user")).stderr == ""
         await end(api, old)
         await step(api, 2)
+        async with api.world.manager.database.write() as tx:
+            lines = "".join(f"line {number}\n" for number in range(9))
+            await tx.execute(sa.update(kernels).values(log=lines))
         shown = await bai("service", "info", "llm", by="user")
+        assert shown.stderr.splitlines()[-6:] == [
+            f"output of the last replica that has ended: bai session logs {old}",
+            *(f"  line {number}" for number in range(4, 9)),
+        ]
+        # The owner's output is not shown to others.
+        shown = await bai("service", "info", "llm")
         assert shown.stderr.strip().endswith(f"bai session logs {old}")
 
 

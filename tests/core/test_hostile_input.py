@@ -82,7 +82,7 @@ from bai_services.core.serving.autoscaling import ScheduledBounds
 from bai_services.core.serving.deployment_config import parse_deployment_config
 from bai_services.core.serving.names import check_endpoint_name
 from bai_services.core.serving.service_definition import parse_service_definition
-from bai_services.core.serving.trial import last_lines
+from bai_services.core.serving.trial import cause_in_log, last_lines
 from bai_services.core.sessions import (
     batch,
     callbacks,
@@ -533,6 +533,7 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: definition.parse_definition(f"models:\n- service:\n    port: {t}"),
         lambda t: definition.parse_definition(f"models:\n- name: {t}"),
     ],
+    "serving.definition.relative_path": [definition.relative_path],
     "serving.autoscaling.ScheduledBounds.from_json": [
         lambda t: ScheduledBounds.from_json({**PERIOD, "days": t}),
         lambda t: ScheduledBounds.from_json({**PERIOD, "starts": t}),
@@ -553,9 +554,9 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: parse_service_definition(t, "custom"),
         lambda t: parse_service_definition("[custom.environ]\na = " + t, "custom"),
     ],
+    "serving.trial.cause_in_log": [cause_in_log, lambda t: cause_in_log(f"No module named {t}")],
     "serving.trial.last_lines": [last_lines],
     "serving.names.check_endpoint_name": [check_endpoint_name],
-    "serving.settings.relative_path": [serving_settings.relative_path],
     "serving.settings.resolve_settings": [
         lambda t: serving_settings.resolve_settings({"variant": t}),
         lambda t: serving_settings.resolve_settings({"variant": "cmd", "command": t}),

@@ -66,6 +66,34 @@ def test_failed_migration_is_rolled_back(empty_database_url: str) -> None:
     assert schema.differences(empty_database_url) == []
 
 
+def test_folders_of_earlier_imports_remain(empty_database_url: str) -> None:
+    """An ended import without a folder is not cleaned up, so its user keeps the complete files."""
+    schema.upgrade(empty_database_url, "0069")
+    columns = {
+        "project_id": "p", "owner_id": "u", "folder": "f", "kind": "url", "source": "",
+        "revision": "", "commit_id": "", "patterns": "[]", "sha256": "", "files": 0,
+        "total_files": 0, "bytes": 0, "total_bytes": 0, "problem": "", "vfolder_id": "v",
+        "created_at": "2026-01-01 00:00:00", "changed_at": "2026-01-01 00:00:00",
+    }  # fmt: skip
+    statuses = ("failed", "cancelled", "done", "running", "queued")
+    names = ["id", "status", *columns]
+    insert = sa.text(
+        f"INSERT INTO model_imports ({', '.join(names)}) VALUES (:{', :'.join(names)})"
+    )
+    with transaction(empty_database_url) as connection:
+        if connection.dialect.name == "postgresql":
+            # Do not check foreign keys: the user, the project and the folder do not matter.
+            connection.execute(sa.text("SET LOCAL session_replication_role = replica"))
+        for status in statuses:
+            connection.execute(insert, {**columns, "id": status, "status": status})
+    schema.upgrade(empty_database_url, "0070")
+    with transaction(empty_database_url) as connection:
+        found = connection.execute(sa.text("SELECT id, vfolder_id FROM model_imports"))
+        folders = {row.id: row.vfolder_id for row in found}
+    ended = {"failed": None, "cancelled": None}
+    assert folders == {**ended, "done": "v", "running": "v", "queued": "v"}
+
+
 def test_database_of_a_later_version_is_not_migrated(empty_database_url: str) -> None:
     schema.upgrade(empty_database_url)
     with transaction(empty_database_url) as connection:

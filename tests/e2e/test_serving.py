@@ -286,6 +286,7 @@ def test_trials_explain_why_they_are_unhealthy(any_hub: RunningHub) -> None:
             wait_until(lambda: read()["ended_at"], 180, "the end of the trial")  # noqa: B023
             found = read()
             assert (found["is_healthy"], found["state_coded"]["code"]) == (False, cause), found
+            assert found["log"], found
             ended = lambda: checked(rest.get(f"/sessions/{trial}"), 200)["status"]  # noqa: B023, E731
             wait_until(lambda: ended() in ("TERMINATED", "ERROR"), 60, "its session")  # noqa: B023
 

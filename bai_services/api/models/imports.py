@@ -41,6 +41,7 @@ class ModelImport(ResponseModel):
     ``problem``: why the import has failed; ``problem_coded``: the same text as a code with values,
     null for a text without a code. The folder of a failed or cancelled import is deleted; after an
     interruption, its complete files remain until ``kept_until``, and a retry continues with them.
+    A retry without the folder needs the same approval as a new import.
     """
 
     id: str

@@ -142,6 +142,21 @@ async def refresh(connection: Connection, name: str, *, as_json: bool) -> None:
     output.print_done(f"model {found['folder']} refreshed{problem}", found, as_json=as_json)
 
 
+@model.command(epilog=example("bai model rm llama-3"))
+@click.argument("name")
+@json_option
+@connected
+async def rm(connection: Connection, name: str, *, as_json: bool) -> None:
+    """Remove a model from its store: move its folder to the trash; for administrators."""
+    found = await connection.client.get(_path(name))
+    await connection.client.delete(f"/vfolders/{found['id']}")
+    text = (
+        f"folder {found['folder']} moved to the trash; restore it with: "
+        f"bai vfolder restore {found['id']}"
+    )
+    output.print_done(text, found, as_json=as_json)
+
+
 @model.command(epilog=example("bai model clone llama-3 my-llama"))
 @click.argument("name")
 @click.argument("folder", required=False)
@@ -255,8 +270,7 @@ async def import_(
     body = _given({kind: source, "patterns": list(patterns) or None, **options})
     made = await connection.client.post("/model-imports", body)
     if made["status"] == "requested":
-        text = f"import {made['id']} waits for the approval of an administrator"
-        output.print_done(text, made, as_json=as_json)
+        output.print_done(_waiting(made), made, as_json=as_json)
         return
     if wait:
         made = await _wait_for_import(connection.client, made)
@@ -264,6 +278,10 @@ async def import_(
             raise Conflict(_failure(made))
     text = "imported" if wait else f"being imported (import {made['id']})"
     output.print_done(f"{source} {text} into folder {made['folder']}", made, as_json=as_json)
+
+
+def _waiting(made: Mapping[str, Any]) -> str:
+    return f"import {made['id']} waits for the approval of an administrator"
 
 
 def _failure(made: Mapping[str, Any]) -> str:
@@ -319,10 +337,15 @@ async def approve(connection: Connection, import_id: str, *, as_json: bool) -> N
 @json_option
 @connected
 async def retry(connection: Connection, import_id: str, *, as_json: bool) -> None:
-    """Restart a failed import; after an interruption, it continues where it stopped."""
+    """Restart a failed import; after an interruption, it continues where it stopped.
+
+    If its folder has been deleted, it may need the approval of an administrator again.
+    """
     path = f"/model-imports/{segment(import_id)}"
     made = await connection.client.post(f"{path}/retry", {})
-    output.print_done(f"import of {made['source']} restarted", made, as_json=as_json)
+    restarted = f"import of {made['source']} restarted"
+    text = _waiting(made) if made["status"] == "requested" else restarted
+    output.print_done(text, made, as_json=as_json)
 
 
 @model.command(epilog=example("bai model cancel 3f6a…"))

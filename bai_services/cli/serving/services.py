@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from bai_services.core.errors import BaiError
 from bai_services.core.serving.settings import MAX_REPLICAS
 
 from .. import output
@@ -49,6 +50,8 @@ _CHANGE_COLUMNS = ("at", "phase", "reason")
 _ACTION_COLUMNS = ("at", "actor", "action", "outcome")
 _USAGE_COLUMNS = ("day", "token", "requests", "input_tokens", "output_tokens")
 _SCALING_COLUMNS = ("created_at", "former", "replicas", "reason")
+# Last lines of the output of a failed replica in `bai service info`.
+_SHOWN_LINES = 5
 _VARIANT_COLUMNS = ("name", "title", "port", "health_path", "is_tested")
 
 
@@ -137,15 +140,28 @@ async def info(connection: Connection, name: str, *, as_json: bool) -> None:
                 found["schedule"] = schedule_text(rule)
     output.print_fields(found, as_json=as_json)
     if found["problem"] and not as_json:
-        await _note_log(connection, name)
+        await _note_log(connection, name, found["owner"])
 
 
-async def _note_log(connection: Connection, name: str) -> None:
-    """Name the command that prints the output of the last replica that has ended."""
+async def _note_log(connection: Connection, name: str, owner: str) -> None:
+    """Print the end of the output of the last replica that has ended, and name the command that
+    prints all of it.
+
+    Others than the owner only get the command: their access to an output is recorded.
+    """
     path = f"{endpoint_path(name)}/replicas"
     page = await connection.client.get(path, phase="ended", sort="-changed_at", limit=1)
     for replica in page["items"]:
         output.note(f"output of the last replica that has ended: bai session logs {replica['id']}")
+        if (await connection.client.get("/me"))["username"] != owner:
+            continue
+        try:
+            log = f"/sessions/{segment(replica['id'])}/logs"
+            found = await connection.client.get(log, lines=_SHOWN_LINES)
+        except BaiError:
+            continue  # Such as an agent that does not respond.
+        for line in found["log"].splitlines():
+            output.note(f"  {line}")
 
 
 async def _weights_text(connection: Connection, name: str, weights: Mapping[str, int]) -> str:

@@ -52,9 +52,10 @@ async def try_(
     shown = ""
     try:
         while trial["ended_at"] is None:
-            if trial["state"] != shown and not as_json:
-                shown = trial["state"]
-                output.note(shown)
+            # One note for each cause, not one for each second of it.
+            if trial["state_coded"]["code"] != shown and not as_json:
+                shown = trial["state_coded"]["code"]
+                output.note(trial["state"])
             await asyncio.sleep(POLL_SECONDS)
             trial = await connection.client.get(path)
     except BaseException:

@@ -29,6 +29,7 @@ class ImportEvent(StrEnum):
     COMPLETED = "completed"
     BROKEN = "broken"
     RETRIED = "retried"
+    RESUBMITTED = "resubmitted"  # a retry that needs another approval
     CANCELLED = "cancelled"
 
 
@@ -44,6 +45,7 @@ TRANSITIONS: Mapping[tuple[ImportStatus, ImportEvent], ImportStatus] = {
     (S.RUNNING, E.BROKEN): S.FAILED,
     # A cancelled import cannot be repeated: an administrator may have rejected it.
     (S.FAILED, E.RETRIED): S.QUEUED,
+    (S.FAILED, E.RESUBMITTED): S.REQUESTED,
     (S.REQUESTED, E.CANCELLED): S.CANCELLED,
     (S.QUEUED, E.CANCELLED): S.CANCELLED,
     (S.RUNNING, E.CANCELLED): S.CANCELLED,

@@ -32,6 +32,7 @@ RESERVED_PORTS = (2000, 2001, SERVER_PORT)
 MAX_PORT = 65535
 MAX_START_SECONDS = 86400.0
 _COMMAND_ACTION = "run_command"
+_MAX_MODEL_PATH = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,12 @@ def _definition(root: Section) -> ModelDefinition:
             models.value[1].start_mark.line + 1, "an endpoint serves one model; remove this one"
         )
     model = Section.of(root.loader, models.value[0], "a model", _problem)
-    name, model_path = model.take_text("name"), model.take_text("model_path")
+    name, path_line = model.take_text("name"), model.line_of("model_path")
+    model_path = model.take_text("model_path")
+    try:
+        relative_path(model_path)
+    except InvalidRequest as error:
+        raise _problem(path_line, error.message) from None
     values = _metadata(root.loader, model.take("metadata"))
     service = model.take_section("service")
     model.finish()
@@ -233,6 +239,24 @@ def _health(section: Section, protocol: Protocol | None) -> HealthCheck | None:
     if not is_valid_path(path):
         raise _problem(line, "path must begin with / and have no spaces or control characters")
     return check if is_enabled else None
+
+
+def relative_path(path: str) -> str:
+    """Return a path in the model folder; ``/models`` stands for the folder itself.
+
+    Raises
+    ------
+    InvalidRequest
+        If the path leads out of the folder.
+    """
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if path.startswith("/") and parts[:1] == ["models"]:
+        parts = parts[1:]
+    if ".." in parts or "\0" in path or len(path) > _MAX_MODEL_PATH:
+        raise InvalidRequest(
+            f"{shown(path)!r} is not a path in the model folder", field="model_path"
+        )
+    return "/".join(parts)
 
 
 def is_valid_path(path: str) -> bool:

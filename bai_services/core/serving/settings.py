@@ -16,6 +16,7 @@ from .definition import (
     HealthCheck,
     ModelDefinition,
     is_valid_path,
+    relative_path,
 )
 from .gateway_records import Protocol
 from .rollout import RolloutRules, Strategy
@@ -24,7 +25,6 @@ from .variants import VARIANTS
 # Mount path of the model folder in a replica.
 MODEL_MOUNT = "/home/work/model"
 MAX_REPLICAS = 100
-_MAX_PATH = 255
 # Fields of a session request that a revision may set.
 REQUEST_FIELDS = frozenset(
     {
@@ -135,24 +135,6 @@ def with_defaults(request: Mapping[str, Any], defaults: Mapping[str, Any]) -> di
         given = request.get(name)
         joined[name] = {**value, **(given or {})} if isinstance(value, Mapping) else given or value
     return joined
-
-
-def relative_path(path: str) -> str:
-    """Return a path in the model folder; ``/models`` stands for the folder itself.
-
-    Raises
-    ------
-    InvalidRequest
-        If the path leads out of the folder.
-    """
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    if path.startswith("/") and parts[:1] == ["models"]:
-        parts = parts[1:]
-    if ".." in parts or "\0" in path or len(path) > _MAX_PATH:
-        raise InvalidRequest(
-            f"{shown(path)!r} is not a path in the model folder", field="model_path"
-        )
-    return "/".join(parts)
 
 
 def _protocol(given: str) -> Protocol:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,6 +20,11 @@ MAX_LOG_LINES = 20
 MAX_LOG_CHARS = 4096
 # Exit codes by the convention of shells.
 _NOT_EXECUTABLE, _NOT_FOUND, _KILLED = 126, 127, 137
+# The module in the last line of a traceback: `No module named 'vllm.entrypoints'`.
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '?(\w{1,80})")
+# Python without a traceback: `/usr/bin/python3: No module named vllm`.
+_NO_MAIN_MODULE = re.compile(r"python[\d.]*: No module named (\w{1,80})")
+_GPU_MEMORY = ("cuda out of memory", "torch.outofmemoryerror", "hip out of memory")
 # Parts of messages of container engines about images that cannot be pulled.
 _PULL = ("pull", "manifest", "no such image", "not found: image")
 
@@ -166,6 +172,17 @@ def _end(seen: Observation) -> CodedText:
     if any(word in seen.message.lower() for word in _PULL):
         return TextTemplate.TRIAL_NO_IMAGE.text(message=seen.message)
     return TextTemplate.TRIAL_NOT_STARTED.text(message=seen.message)
+
+
+def cause_in_log(lines: str) -> CodedText | None:
+    """Return a known cause of the end of a server from the last lines of its output."""
+    found = [*_NO_MODULE.findall(lines), *_NO_MAIN_MODULE.findall(lines)]
+    if found:
+        return TextTemplate.TRIAL_NO_PACKAGE.text(name=found[-1])
+    lowered = lines.lower()
+    if any(text in lowered for text in _GPU_MEMORY):
+        return TextTemplate.TRIAL_GPU_MEMORY.text()
+    return None
 
 
 def last_lines(log: str) -> str:

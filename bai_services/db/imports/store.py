@@ -132,8 +132,11 @@ class ImportStore(Generic[Row]):
         now: datetime,
         changes: Mapping[str, Any],
         audit: AuditEntry,
+        event: ImportEvent = ImportEvent.RETRIED,
     ) -> None:
-        """Queue a failed import again, and write other ``changes``.
+        """Repeat a failed import, and write other ``changes``.
+
+        ``event`` is ``RETRIED`` (queued again) or ``RESUBMITTED`` (waits for an approval).
 
         Raises
         ------
@@ -148,7 +151,7 @@ class ImportStore(Generic[Row]):
         async with self._db.write() as tx:
             await lock_active(tx, owner_id)
             await self._check_count(tx, owner_id)
-            await self._apply(tx, import_id, ImportEvent.RETRIED, now, changes)
+            await self._apply(tx, import_id, event, now, changes)
             await record(tx, audit)
 
     async def progress(self, import_id: str, changes: Mapping[str, Any]) -> bool:

@@ -81,13 +81,7 @@ class Imports:
         project = await self._project(caller, spec.get("project"))
         authorizer.require(caller, "model-import.request", Target(project.domain, project.id))
         owner = Owner(caller.user_id or "", caller.role)
-        approver = caller
-        is_approved = reaches(
-            caller, "model-import.approve", Target(project.domain, project.id, owner)
-        )
-        if not is_approved and await self._store.allows_member_imports(project.id):
-            # The project policy permits the import without approval by a domain admin.
-            approver, is_approved = replace(caller, role=Role.ADMIN, domain=project.domain), True
+        approver = await self._approver(caller, Target(project.domain, project.id, owner))
         # Check before the folder is created; otherwise it would remain in the trash of the store.
         await self._store.check_count(owner.id)
         now = self._clock()
@@ -123,13 +117,13 @@ class Imports:
             name=folder,
             project=project.name,
         )
-        if is_approved:
+        if approver is not None:
             values["vfolder_id"] = await self._create_folder(approver, project.id, folder)
             values["status"] = ImportStatus.QUEUED
         try:
             await self._store.create(values, entry)
         except BaiError:
-            await self._remove_folder(approver, values["vfolder_id"])
+            await self._remove_folder(approver or caller, values["vfolder_id"])
             raise
         self._wake()
         return await self.get(caller, values["id"])
@@ -182,7 +176,8 @@ class Imports:
 
     async def retry(self, caller: Caller, key: str) -> ModelImport:
         """Restart a failed import. It continues with the first incomplete file if its folder still
-        exists; otherwise it gets a new folder.
+        exists. Otherwise it gets a new folder, which needs the same approval as a new import: the
+        content of its source may have changed since the first approval.
 
         Raises
         ------
@@ -199,21 +194,32 @@ class Imports:
         authorizer.require(caller, "model-import.request", Target(row.domain, row.project_id))
         next_status(row.status, ImportEvent.RETRIED)
         await self._store.check_count(row.owner_id)
-        # The import was approved before it began, so its user needs no further permission.
-        approver = replace(caller, role=Role.ADMIN, domain=row.domain)
         changes: dict[str, Any] = {"kept_until": None}
-        made = None
+        made, event = None, ImportEvent.RETRIED
+        approver = await self._approver(caller, _target(row))
         if not await self._has_folder(row):
-            made = await self._create_folder(approver, row.project_id, row.folder)
+            if approver is None:
+                event = ImportEvent.RESUBMITTED
+            else:
+                made = await self._create_folder(approver, row.project_id, row.folder)
             changes["vfolder_id"] = made
         entry = self._entry(caller, "retry", row)
         try:
-            await self._store.retry(row.id, row.owner_id, self._clock(), changes, entry)
+            await self._store.retry(row.id, row.owner_id, self._clock(), changes, entry, event)
         except BaiError:
-            await self._remove_folder(approver, made)
+            await self._remove_folder(approver or caller, made)
             raise
         self._wake()
         return await self.get(caller, key)
+
+    async def _approver(self, caller: Caller, target: Target) -> Caller | None:
+        """Return the caller who may create the folder of an import; None: it needs an approval."""
+        if reaches(caller, "model-import.approve", target):
+            return caller
+        if await self._store.allows_member_imports(target.project_id or ""):
+            # The project policy permits the import without approval by a domain admin.
+            return replace(caller, role=Role.ADMIN, domain=target.domain)
+        return None
 
     async def _project(self, caller: Caller, key: str | None) -> Project:
         if key:

@@ -31,8 +31,16 @@ from bai_services.core.serving.definition import MAX_PORT, HealthCheck
 from bai_services.core.serving.gateway_records import Protocol
 from bai_services.core.serving.records import TRIALS_KEPT_FOR, Trial
 from bai_services.core.serving.settings import RevisionSettings
-from bai_services.core.serving.trial import Answer, Check, Observation, explain, last_lines
+from bai_services.core.serving.trial import (
+    Answer,
+    Check,
+    Observation,
+    cause_in_log,
+    explain,
+    last_lines,
+)
 from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
+from bai_services.core.sessions.logs import without_times
 from bai_services.core.user_input import read_whole
 from bai_services.db.serving.trials import TrialRow, TrialStore
 from bai_services.db.sessions.rows import SessionRow
@@ -201,6 +209,8 @@ class Trials:
         state = finding.text.as_json()
         if finding.is_healthy is not None:
             lines = await self._log_of(row)
+            if finding.text.code == TextTemplate.TRIAL_EXITED.code:
+                state = (cause_in_log(lines) or finding.text).as_json()
             await self._store.end(row.id, state, finding.is_healthy, lines, now)
             return
         if state != row.state:
@@ -220,11 +230,12 @@ class Trials:
 
     async def _log_of(self, row: TrialRow) -> str:
         """Return the last lines of the output; "" if they cannot be read."""
-        if row.status is None or row.started_at is None:
+        # A command that ends at once has an output although its session never became RUNNING.
+        if row.status in (None, Status.PENDING):
             return ""
         try:
             caller = await self._callers.for_schedule(row.owner)
-            return last_lines((await self._sessions.logs(caller, row.id)).log)
+            return last_lines(without_times((await self._sessions.logs(caller, row.id)).log))
         except BaiError:
             return ""
 

@@ -121,6 +121,10 @@ def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str | CodedText, 
     if row.status is Status.TERMINATING:
         # Keep the result that the stop request stored; a stop by a user stores none.
         return Event.EXITED, _text_of(end), None
+    is_replica = row.type == SessionType.INFERENCE and row.cluster_size == 1
+    if is_replica and end.reason is EndReason.EXITED and end.exit_code:
+        # The main process of a replica ends with the exit code of its command.
+        return Event.FAILED, command_end(end.exit_code), Result.FAILURE
     if row.status is not Status.RUNNING:
         return Event.FAILED, _text_of(end), Result.FAILURE
     if end.reason is EndReason.STOPPED:

@@ -203,6 +203,31 @@ async def test_failed_import_is_retried_by_its_user(
     assert entries[0]["actor"] == "user"
 
 
+@pytest.mark.both_databases
+async def test_retry_without_the_approved_folder_needs_an_approval(
+    api: Api, importer: Client, user: Client, hub: ModelHub
+) -> None:
+    hub.wrong = {"w/model.bin"}
+    made = await user.post("/model-imports", {"repository": "org/tiny"})
+    path = f"/model-imports/{made['id']}"
+    await importer.post(f"{path}/approval", {})
+    failed = await ended(api, user, made)
+    assert (failed["status"], failed["folder_id"]) == ("failed", None)
+    again = await user.post(f"{path}/retry", {})
+    assert (again["status"], again["folder_id"], again["problem"]) == ("requested", None, "")
+    await run_imports(api)
+    assert (await importer.get("/vfolders", project="models"))["items"] == []
+    # An administrator restarts it at once, and so does its user if the policy permits it.
+    await importer.post(f"{path}/approval", {})
+    assert (await ended(api, user, made))["status"] == "failed"
+    assert (await importer.post(f"{path}/retry", {}))["status"] == "queued"
+    assert (await ended(api, user, made))["status"] == "failed"
+    await importer.patch("/project-policies/default", {"allows_member_imports": True})
+    hub.wrong = set()
+    assert (await user.post(f"{path}/retry", {}))["status"] == "queued"
+    assert (await ended(api, user, made))["status"] == "done"
+
+
 async def test_user_who_has_left_the_store_cannot_retry_an_import(
     api: Api, importer: Client, user: Client, hub: ModelHub
 ) -> None:

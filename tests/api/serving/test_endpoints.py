@@ -34,6 +34,7 @@ from bai_services.core.serving.records import (
     REPLICA_CHANGES_KEPT,
     REVISIONS_KEPT,
 )
+from bai_services.core.sessions.end_reason import EndReason, SessionEnd
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.lifecycle import Event
 from bai_services.db.serving.gateways import GatewayStore, RoutingRows
@@ -524,6 +525,22 @@ async def test_crashed_replica_is_replaced_after_a_pause(api: Api) -> None:
         await step(api)
     assert new != old
     assert (await user.get("/endpoints/llm"))["problem"] == ""
+
+
+async def test_problem_names_the_exit_code_of_a_command_that_ends_at_once(api: Api) -> None:
+    """The session of the replica is not RUNNING yet when the Hub reports its end."""
+    user, manager = await api.client("user"), api.world.manager
+    await make(api, user)
+    await step(api, 2)
+    (replica,) = [each["id"] for each in await replicas(user, "starting")]
+    await manager.scheduling.scheduler.step()
+    for event in (Event.DISPATCHED, Event.PREPARED):
+        await manager.lifecycle.apply(replica, event)
+    await manager.sessions.launch.exited(HUB, replica, SessionEnd(3, EndReason.EXITED, "exited"))
+    await step(api)
+    shown = await user.get("/endpoints/llm")
+    assert "the command exited with code 3" in shown["problem"]
+    assert (await user.get(f"/sessions/{replica}"))["status"] == "ERROR"
 
 
 async def test_replica_of_a_lost_agent_is_replaced_on_another_one(api: Api) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from bai_services.client import Client
 from bai_services.core.errors import BaiError, Forbidden, InvalidRequest, NotFound, QuotaExceeded
 from bai_services.core.serving.records import MAX_LIVE_TRIALS, TRIALS_KEPT_FOR
 from bai_services.core.sessions.lifecycle import Event
 from bai_services.db.serving.trials import TrialStore
+from bai_services.db.tables.sessions import kernels
 from bai_services.manager.serving.replica_launch import ReplicaSecrets
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import KEY, Api
@@ -78,6 +80,23 @@ async def test_command_that_ends(api: Api) -> None:
     await api.world.manager.lifecycle.apply(trial, Event.FAILED, "exited", exit_code=127)
     shown = await step(api, user, trial)
     assert (shown["is_healthy"], shown["state_coded"]["code"]) == (False, "trial-command-not-found")
+
+
+@pytest.mark.both_databases
+async def test_output_of_a_command_that_ends_at_once_is_shown(api: Api) -> None:
+    """Its session never becomes RUNNING."""
+    user, manager = await api.client("user"), api.world.manager
+    trial = await begin(api, user)
+    await manager.scheduling.scheduler.step()
+    await manager.lifecycle.apply(trial, Event.DISPATCHED)
+    await manager.lifecycle.apply(trial, Event.FAILED, "exited", exit_code=1)
+    error = "ModuleNotFoundError: No module named 'vllm'"
+    async with manager.database.write() as tx:
+        log = f"2026-11-28T02:07:46.964654186Z {error}\n"
+        await tx.execute(sa.update(kernels).values(log=log))
+    shown = await step(api, user, trial)
+    assert (shown["is_healthy"], shown["log"]) == (False, error)
+    assert shown["state_coded"]["code"] == "trial-no-package"
 
 
 async def test_refusals_and_the_end_by_the_user(api: Api) -> None:

@@ -12,11 +12,12 @@ from bai_services.core.serving.definition import (
     HealthCheck,
     ModelDefinition,
     parse_definition,
+    relative_path,
 )
 from bai_services.core.serving.gateway_records import Protocol
 from bai_services.core.serving.names import EndpointAddresses, check_endpoint_name
 from bai_services.core.serving.rollout import RolloutRules, Strategy
-from bai_services.core.serving.settings import RevisionSettings, relative_path, resolve_settings
+from bai_services.core.serving.settings import RevisionSettings, resolve_settings
 from bai_services.core.serving.variants import VARIANTS
 
 FULL = """\
@@ -103,6 +104,7 @@ def test_health_check_that_is_not_enabled_is_ignored() -> None:
         ("models:\n- name: a\n  name: b", 3, "twice"),
         ("models:\n- name: a\n- name: b", 3, "one model"),
         ("models:\n- name: [a]", 2, "must be a string"),
+        ("models:\n- name: a\n  model_path: /models/../x", 3, "not a path in the model folder"),
         ("models:\n- service:\n    port: 2000", 3, "reserved"),
         ("models:\n- service:\n    port: 1", 3, "number from 2"),
         ("models:\n- service:\n    port: eight", 3, "number"),

@@ -18,6 +18,7 @@ from bai_services.core.serving.trial import (
     Answer,
     Check,
     Observation,
+    cause_in_log,
     explain,
     last_lines,
 )
@@ -160,3 +161,36 @@ def test_log_is_bounded() -> None:
     assert text.splitlines()[-1] == "line 99"
     assert len(text.splitlines()) == MAX_LOG_LINES
     assert len(last_lines("x" * 100_000)) == MAX_LOG_CHARS
+
+
+@pytest.mark.parametrize(
+    ("log", "text"),
+    [
+        (
+            "Traceback (most recent call last):\nModuleNotFoundError: No module named 'onnx.x'\n",
+            "the Python package onnx is missing: choose an image that has it, or install it before "
+            "the server starts",
+        ),
+        (
+            "/usr/bin/python3: No module named vllm\n",
+            "the Python package vllm is missing: choose an image that has it, or install it before "
+            "the server starts",
+        ),
+        (
+            "/usr/bin/python3: Error while finding module specification for 'vllm.server' "
+            "(ModuleNotFoundError: No module named 'vllm')",
+            "the Python package vllm is missing: choose an image that has it, or install it before "
+            "the server starts",
+        ),
+        (
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB.",
+            "the GPU memory is not enough for the model: request more GPU memory, or choose a "
+            "smaller model or context length",
+        ),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/nope'", None),
+        ("", None),
+    ],
+)
+def test_known_causes_in_the_output_of_a_server(log: str, text: str | None) -> None:
+    found = cause_in_log(log)
+    assert (None if found is None else str(found)) == text

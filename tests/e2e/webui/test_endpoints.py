@@ -97,13 +97,17 @@ async def create(ui: Endpoints, name: str) -> None:
     await ui.press("Check the definition")
     await ui.drawer.get_by_text("line 2").wait_for()
     await ui.choose("Runtime variant", "Own command")
+    await ui.press("Enter the name of an image")
     await ui.fill(Name=name, Command=SERVER, Health_path="/", Image="cr.example.com/none:1")
     await ui.drawer.get_by_label("CPU cores, per replica").fill("1")
     await ui.drawer.get_by_label("Memory, per replica").fill("256m")
     await ui.press("Create")
     message = ui.drawer.locator(".ant-form-item-explain-error")
     await message.filter(has_text="there is no image 'cr.example.com/none:1'").wait_for()
-    await ui.fill(Image="")
+    await ui.press("Choose from the list")
+    await message.wait_for(state="detached")
+    # The list is searched by a part of the name.
+    await ui.choose("Image", "session")
     await ui.drawer.get_by_label("Tags").fill("first,")
     await ui.choose("Resource preset", "cpu-small")
     assert await ui.drawer.get_by_label("CPU cores, per replica").count() == 0

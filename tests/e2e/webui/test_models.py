@@ -98,6 +98,10 @@ async def test_model_is_found_cloned_and_deployed(
             dialog = ui.page.get_by_role("dialog", name=f"Deploy Echo {tag}")
             await dialog.get_by_role("button", name="Deploy", exact=True).click()
             await ui.page.get_by_role("tab", name="Overview").wait_for()
+            # The revision contains the id of the folder.
+            overview = ui.page.get_by_role("tabpanel", name="Overview")
+            for text in (f"echo-{tag}", "cpu-small"):
+                await overview.locator("code").get_by_text(text, exact=True).wait_for()
             (revision,) = checked(rest.get(f"/endpoints/echo-{tag}/revisions"), 200)["items"]
             assert revision["settings"]["request"]["preset"] == "cpu-small"
         finally:
@@ -224,5 +228,9 @@ async def test_administrator_publishes_a_model(hub: RunningHub, opened: Opener[E
                 return found.status_code == 200
 
             await wait_until_async(is_uploaded, 30, "the upload")
+            await ui.drawer.get_by_role("button", name="Move to trash").click()
+            await ui.confirm("Move to trash")
+            await ui.drawer.wait_for(state="detached")
+            assert admin.get(f"/models/{name}").status_code == 404
         finally:
             admin.delete(f"/vfolders/{name}")

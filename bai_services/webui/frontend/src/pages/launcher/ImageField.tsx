@@ -4,11 +4,10 @@ import { useTranslation } from 'react-i18next';
 import { ImageIcon } from '../../components/ImageLabel';
 import { partsOfImage } from '../../components/imageName';
 import type { SessionOptions } from '../../data/sessions/launch';
+import { environmentsOf, type OfferedImage } from './environments';
 import { Field, idOf } from './Field';
 import { imageOf } from './form';
 import { useLauncher } from './launcherContext';
-
-type OfferedImage = SessionOptions['images'][number];
 
 /** The image: an environment and one of its versions, or a name that is not in the list. */
 export function ImageField({ options }: { options: SessionOptions }) {
@@ -125,29 +124,4 @@ function Version({ image }: { image: OfferedImage }) {
       ))}
     </Flex>
   );
-}
-
-interface Environment {
-  name: string;
-  kind: string;
-  images: OfferedImage[];
-}
-
-/** Group images by environment. Images that differ only in architecture become one version. */
-function environmentsOf(images: OfferedImage[]): Environment[] {
-  const environments = new Map<string, Environment>();
-  for (const image of images) {
-    const name = partsOfImage(image.name).environment;
-    const environment = environments.get(name) ?? { name, kind: image.runtime_type, images: [] };
-    environments.set(name, environment);
-    const same = environment.images.findIndex(other => other.name === image.name);
-    if (same < 0) {
-      environment.images.push(image);
-    } else {
-      const other = environment.images[same] ?? image;
-      const architecture = `${other.architecture}, ${image.architecture}`;
-      environment.images[same] = { ...other, architecture };
-    }
-  }
-  return [...environments.values()];
 }

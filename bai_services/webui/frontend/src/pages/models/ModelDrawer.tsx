@@ -8,11 +8,12 @@ import { SlotTags } from '../../components/SlotTags';
 import { Tag } from '../../components/Tag';
 import { formatTime } from '../../components/time';
 import { UserText } from '../../components/UserText';
-import { useIsReadOnly } from '../../data/accounts/me';
+import { meQuery, useIsReadOnly } from '../../data/accounts/me';
 import {
   modelQuery,
   readmeQuery,
   useRefreshModel,
+  useTrashModel,
   versionsQuery,
   type ModelCard
 } from '../../data/serving/models';
@@ -100,7 +101,42 @@ function ModelActions({ model, onChange }: ChangeProps) {
       >
         {t('models.refresh')}
       </Button>
+      <TrashButton model={model} onDone={() => onChange({ item: undefined })} />
     </Flex>
+  );
+}
+
+/** Moves the folder of the model to the trash; only for administrators. */
+function TrashButton({ model, onDone }: ModelProps & { onDone: () => void }) {
+  const { t } = useTranslation();
+  const { message, modal } = App.useApp();
+  const { data: me } = useQuery(meQuery);
+  const trash = useTrashModel(model.id);
+  if (me?.role !== 'admin' && me?.role !== 'superadmin') {
+    return null;
+  }
+  const confirm = () =>
+    modal.confirm({
+      title: t('data.trash-one', { name: model.folder }),
+      content: (
+        <>
+          <p>{t('data.trash-help')}</p>
+          <p>{t('models.trash-help')}</p>
+        </>
+      ),
+      okText: t('data.trash'),
+      onOk: () =>
+        trash
+          .mutateAsync()
+          .then(onDone)
+          .catch(
+            (error: unknown) => void message.error(error instanceof Error ? error.message : '')
+          )
+    });
+  return (
+    <Button danger onClick={() => void confirm()}>
+      {t('data.trash')}
+    </Button>
   );
 }
 

@@ -1,11 +1,11 @@
-import { Alert, AutoComplete, Form, Input, InputNumber, Select } from 'antd';
+import { Alert, Form, Input, InputNumber, Select } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
-import { optionsQuery } from '../../../data/sessions/launch';
 import { variantsQuery, type Variant } from '../../../data/serving/endpoints';
 import { textToVariables } from '../form';
 import { DefinitionField } from './DefinitionField';
+import { ImageField } from './ImageField';
 
 /** What the replicas run: variant, image, command or model definition, and variables. */
 export function RunFields() {
@@ -13,10 +13,7 @@ export function RunFields() {
   const form = Form.useFormInstance();
   const variants = useQuery(variantsQuery);
   const chosen = Form.useWatch<string | undefined>('variant');
-  const project = Form.useWatch<string | undefined>('project');
-  const options = useQuery(optionsQuery(project ?? ''));
   const variant = variants.data?.find(({ name }) => name === chosen);
-  const images = [...new Set(options.data?.images.map(({ name }) => name))];
   // The command, the port and the health check of the previous variant do not apply.
   const forget = () =>
     form.setFieldsValue({
@@ -43,13 +40,7 @@ export function RunFields() {
       {variant?.is_tested === false && (
         <Alert type="info" showIcon title={t('endpoints.untested')} style={{ marginBottom: 16 }} />
       )}
-      <Form.Item name="image" label={t('endpoints.image')} extra={t('endpoints.image-help')}>
-        <AutoComplete
-          allowClear
-          showSearch={{ filterOption: (text, option) => option?.value.includes(text) ?? false }}
-          options={images.map(value => ({ value }))}
-        />
-      </Form.Item>
+      <ImageField />
       {variant?.uses_definition && <DefinitionField />}
       <CommandFields variant={variant} />
       <Form.Item
