@@ -88,9 +88,10 @@ class RoutesHandler(APIHandler):
         try:
             table = await self._poll
         except asyncio.CancelledError:
-            if not self._poll.cancelled():
+            task = asyncio.current_task()
+            if not self._poll.cancelled() or (task is not None and task.cancelling()):
                 raise
-            return None
+            return None  # the gateway has closed the connection
         if table is None:
             self.set_status(HTTPStatus.NO_CONTENT)
             await self.finish()
