@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -304,3 +307,31 @@ def _plan_data(one: LaunchPlan) -> dict[str, Any]:
     more = ("command", "uid", "gid", "hostname", "environ", "cluster_key")
     injection = {"network": one.injection.network}
     return {name: getattr(one, name) for name in (*names, *more)} | {"injection": injection}
+
+
+async def test_kernels_of_responding_engines_are_removed_when_an_agent_is_lost(
+    docker: tuple[Engine, Callable[..., LaunchPlan]], docker_engine: DockerEngine
+) -> None:
+    """The engine of the lost machine accepts connections, but never responds."""
+    engine, make = docker
+    running = await start_group(engine, make())
+    lost = running.subs[0]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        subs = (replace(lost, endpoint=endpoint), *running.subs[1:])
+        begun = time.monotonic()
+        await kernel_group.abandon(engine, replace(running, subs=subs))
+        seconds = time.monotonic() - begun
+    assert containers_of(docker_engine, running.session_id) == [lost.container_id]
+    assert seconds < engine.stop_grace_seconds + kernel_group.ABANDON_SECONDS + 5
+
+
+async def test_session_with_one_kernel_on_a_lost_machine_is_not_waited_for(
+    docker: tuple[Engine, Callable[..., LaunchPlan]],
+) -> None:
+    engine, _ = docker
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        running = Running("docker", str(uuid.uuid4()), "", endpoint=endpoint, container_id="c1")
+        async with asyncio.timeout(2):
+            await kernel_group.abandon(engine, running)

@@ -88,8 +88,7 @@ class RoutesHandler(APIHandler):
         try:
             table = await self._poll
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not self._poll.cancelled() or (task is not None and task.cancelling()):
+            if not self._poll.cancelled() or self.running_requests.is_ending:
                 raise
             return None  # the gateway has closed the connection
         if table is None:
