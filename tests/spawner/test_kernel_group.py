@@ -60,7 +60,10 @@ def kernel_group_plan(
             **base,
             "kernel_id": str(uuid.uuid4()),
             "hostname": name.hostname,
-            "environ": cluster_environ(name, hosts, "single-node", name.index),
+            "environ": {
+                **cluster_environ(name, hosts, "single-node", name.index),
+                "MASTER_PORT": "29600",  # set by the user
+            },
             "injection": injections(name.hostname),
         }
         for name in names
@@ -212,6 +215,13 @@ async def test_the_main_kernel_connects_to_the_sub_kernels_with_ssh(
         )
         output = await run(f"ssh {host} 'echo $BAI_CLUSTER_HOST $BAI_CLUSTER_SIZE; id -u'")
         assert output == (0, f"{host} 3\n{UID}")
+        # torchrun and Open MPI get their options from variables; the host file names all kernels.
+        output = await run(
+            f"ssh {host} 'echo $PET_NODE_RANK/$PET_NNODES $PET_MASTER_ADDR $MASTER_PORT; "
+            "cat $OMPI_MCA_orte_default_hostfile'"
+        )
+        hosts = "main1 slots=1\nsub1 slots=1\nsub2 slots=1"
+        assert output == (0, f"{host[-1]}/3 main1 29600\n{hosts}")
     # The sign-in fails with any key other than the session's.
     await run("ssh-keygen -q -t ed25519 -N '' -f /tmp/other")
     for key in ("/dev/null", "/tmp/other"):
