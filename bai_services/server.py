@@ -32,6 +32,8 @@ from bai_services.manager.settings import Settings
 
 DATABASE_TIMEOUT_SECONDS = 45.0
 PARENT_POLL_SECONDS = 0.5
+# Time for requests in progress, other than long polls and streams, to end before the shutdown.
+REQUEST_SECONDS = 3.0
 # Timeout of each step of the shutdown.
 STOP_TIMEOUT_SECONDS = 10.0
 
@@ -109,6 +111,7 @@ async def serve(environ: Mapping[str, str], sockets: Sequence[socket.socket], pa
     finally:
         log.info("the manager is stopping")
         server.stop()
+        await app.settings["running_requests"].end(REQUEST_SECONDS)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(server.close_all_connections(), STOP_TIMEOUT_SECONDS)
         with contextlib.suppress(TimeoutError):

@@ -7,6 +7,8 @@ the agent. ``doctor_seconds``: the checks of all nodes. ``lost_batch_seconds``: 
 power of a machine until its batch session runs on another machine, with the shortest
 ``requeue_after`` of the resource group. ``agents_500_core_percent``: load of one core in the
 manager for the heartbeats of 500 agents with 8 devices each, with SQLite.
+
+``--simulate`` measures the loops of the manager with 5,000 agents and 50,000 sessions instead.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ from tests.testbed import ComponentMissing, docker_engine
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import AGENT_TOKEN
 
+from . import simulation
+from .heartbeats import devices_of
 from .served import Served
 
-_DEVICES = 8
 _FIRST_BATCH = 50
 _CLIENTS = 10
 _WARM_UP_ROUNDS = 1
@@ -40,6 +43,10 @@ _MEASURED_ROUNDS = 7
 def main() -> int:
     """Print one JSON object on standard output and return the exit code."""
     arguments = _parser().parse_args()
+    if arguments.simulate:
+        sizes = (arguments.simulated_agents, arguments.running, arguments.pending)
+        print(json.dumps(simulation.run(*sizes, arguments.database), indent=2))
+        return 0
     figures = asyncio.run(_heartbeat_load(arguments.agents))
     if not arguments.no_nodes:
         try:
@@ -67,6 +74,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--agents", type=int, default=500, help="number of agents; default: 500")
     parser.add_argument("--rounds", type=int, default=5, help="starts on each machine; default: 5")
     parser.add_argument("--no-nodes", action="store_true", help="only the heartbeats")
+    parser.add_argument(
+        "--simulate", action="store_true", help="only simulate a large cluster, without machines"
+    )
+    parser.add_argument("--simulated-agents", type=int, default=5_000, help="default: 5,000")
+    parser.add_argument("--running", type=int, default=45_000, help="sessions; default: 45,000")
+    parser.add_argument("--pending", type=int, default=5_000, help="sessions; default: 5,000")
+    parser.add_argument("--database", default="", help="URL of an empty database for --simulate")
     return parser
 
 
@@ -78,7 +92,7 @@ async def _heartbeat_load(count: int) -> dict[str, float]:
         # A client has at most 100 connections.
         clients = [Client(served.url, Token(AGENT_TOKEN)) for _ in range(_CLIENTS)]
         agents = [
-            FakeAgent(clients[n % _CLIENTS], f"a{n}", devices=_devices(n)) for n in range(count)
+            FakeAgent(clients[n % _CLIENTS], f"a{n}", devices=devices_of(n)) for n in range(count)
         ]
         # The first heartbeats create the agents; they are answered in batches.
         for first in range(0, count, _FIRST_BATCH):
@@ -104,21 +118,6 @@ async def _heartbeat_load(count: int) -> dict[str, float]:
         f"agents_{count}_core_percent": round(100 * used / seconds, 1),
         "heartbeat_interval_seconds": interval,
     }
-
-
-def _devices(agent: int) -> list[dict[str, object]]:
-    return [
-        {
-            "id": f"a{agent}-g{index}",
-            "family": "cuda",
-            "index": index,
-            "model": "A100",
-            "memory_bytes": 80 * 2**30,
-            "is_simulated": True,
-            "facts": {"utilization": 40, "memory_used_bytes": 2**34, "temperature": 60},
-        }
-        for index in range(_DEVICES)
-    ]
 
 
 def _use_devices(agent: FakeAgent, number: int) -> None:

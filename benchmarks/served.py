@@ -83,12 +83,18 @@ class Commands:
         ``pending`` is the number of sessions, ``agents`` the number of agents. The limit of
         concurrent sessions per keypair is removed.
         """
-        now = self._world.clock()
-        machines = [f"bench-{number}" for number in range(agents)]
+        if agents:
+            await self._write_agents([f"bench-{number}" for number in range(agents)])
         async with self._database.write() as tx:
             await tx.execute(
                 sa.update(accounts.keypair_policies).values(max_concurrent_sessions=None)
             )
+        await self._write_sessions(pending, "PENDING")
+        return {}
+
+    async def _write_agents(self, machines: list[str]) -> None:
+        now = self._world.clock()
+        async with self._database.write() as tx:
             await tx.execute(
                 sa.insert(cluster.agents),
                 [
@@ -115,8 +121,6 @@ class Commands:
                     for slot, capacity in (("cpu", 64_000), ("mem", 256 * GIB))
                 ],
             )
-        await self._write_sessions(pending, "PENDING")
-        return {}
 
     async def warm(self) -> dict[str, Any]:
         """JIT-compile the scheduler's code before the measurement."""
@@ -155,8 +159,8 @@ class Commands:
             for number in range(first, min(first + _INSERT_BATCH, count)):
                 who = number % len(callers)
                 at = began + timedelta(seconds=number)
-                name = f"{status.lower()}-{number}"
                 self._sequence += 1
+                name = f"{status.lower()}-{self._sequence}"
                 rows.append(
                     {
                         "id": str(uuid.uuid4()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -64,6 +65,29 @@ def test_manager_serves_and_stops_on_sigterm(tmp_path: Path) -> None:
     assert "the manager is stopping" in [line["message"] for line in lines]
     secrets = [path.read_text() for path in (tmp_path / "secrets").iterdir()]
     assert not any(secret in str(lines) for secret in secrets)
+
+
+def test_manager_that_stops_answers_long_polls(tmp_path: Path) -> None:
+    """They are not logged as failures, and clients know that they may repeat the request."""
+    port, path = free_port(), "/services/bai/api/v1/gateway/routes"
+    with (
+        manager_process(tmp_path, port) as process,
+        contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as client,
+    ):
+        wait_until(lambda: process.poll() is not None or is_up(port), 60, "the manager")
+        token = (tmp_path / "secrets" / "gateway-token").read_text().strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        client.request("GET", path, headers=headers)
+        version = json.loads(client.getresponse().read())["version"]
+        client.request("GET", f"{path}?wait=60&version={version}", headers=headers)
+        assert is_up(port)  # the manager has read the earlier request
+        process.send_signal(signal.SIGTERM)
+        answer = client.getresponse()
+        assert (answer.status, json.loads(answer.read())["error"]) == (503, "unavailable")
+        assert answer.headers["Connection"] == "close"
+        assert process.wait(20) == 0
+    log = (tmp_path / "log").read_text()
+    assert " 500 " not in log and "Traceback" not in log, log
 
 
 # Starts the manager, prints its process id, and ends as soon as the manager listens. The manager

@@ -156,6 +156,7 @@ class Agent:
                 content["settings"] = list(self._identity.settings)
             await self._fence.check()
             sent_at = self._fence.now()
+            await self._fence.begin(sent_at)
             response = await self._link.heartbeat(content)
             await self._fence.renew(sent_at)
             check_manager(int(response.get("protocol", FIRST_PROTOCOL)))
@@ -371,5 +372,6 @@ class Agent:
         try:
             async with asyncio.timeout(SIGN_OFF_TIMEOUT_SECONDS):
                 await self._link.heartbeat({**await self._heartbeat_content(), "is_leaving": True})
+                await self._fence.sign_off()
         except (BaiError, TimeoutError) as error:
             log.info("this agent could not sign off at the manager: %s", error)

@@ -56,6 +56,8 @@ class Fence:
         self._clock = clock
         self._boot_id = BOOT_ID.read_text().strip() if boot_id is None else boot_id
         self._renewed_at: float | None = None
+        # The manager does not start the sessions of an agent that has signed off elsewhere.
+        self._is_signed_off = False
         self._lock = asyncio.Lock()
         self._stop: Stop | None = None
 
@@ -69,7 +71,9 @@ class Fence:
 
     @property
     def age_seconds(self) -> float:
-        """The age of the lease; infinite if there is none."""
+        """The age of the lease; infinite if there is none, 0 while the agent is signed off."""
+        if self._is_signed_off:
+            return 0.0
         return float("inf") if self._renewed_at is None else self._clock() - self._renewed_at
 
     def restore(self) -> None:
@@ -81,6 +85,7 @@ class Fence:
             lease = json.loads(self._path.read_text())
             if lease["boot_id"] == self._boot_id:
                 self._renewed_at = float(lease["renewed_at"])
+                self._is_signed_off = lease.get("is_signed_off") is True
         except (OSError, ValueError, KeyError, TypeError):
             self._renewed_at = None
 
@@ -91,7 +96,31 @@ class Fence:
         started the sessions elsewhere.
         """
         self._renewed_at = sent_at
-        lease = json.dumps({"boot_id": self._boot_id, "renewed_at": sent_at})
+        await self._store()
+
+    async def sign_off(self) -> None:
+        """Suspend the lease: the manager has acknowledged that this agent signs off.
+
+        The next process of this agent then stops no kernels until it sends a heartbeat, however
+        long it is down.
+        """
+        self._is_signed_off = True
+        await self._store()
+
+    async def begin(self, sent_at: float) -> None:
+        """Begin a lease after a sign-off, before the first heartbeat is sent at ``sent_at``.
+
+        The manager may receive the heartbeat, even if its answer does not arrive.
+        """
+        if self._is_signed_off:
+            self._renewed_at, self._is_signed_off = sent_at, False
+            # The outdated file must not remain, even if the disk is full.
+            await asyncio.to_thread(self._path.unlink, missing_ok=True)
+            await self._store()
+
+    async def _store(self) -> None:
+        content = {"boot_id": self._boot_id, "renewed_at": self._renewed_at}
+        lease = json.dumps({**content, "is_signed_off": self._is_signed_off})
         try:
             await asyncio.to_thread(write_atomically, self._path, lease)
         except OSError as error:

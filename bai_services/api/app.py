@@ -17,6 +17,7 @@ from .apps import shares as app_shares
 from .base import APIHandler, NotFoundHandler
 from .metrics import AccessLog
 from .routes import ROUTES
+from .running_requests import RunningRequests
 from .sessions.page import PAGES
 
 API = "/api/v1"
@@ -66,6 +67,7 @@ def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
         sign_in=sign_in,
         prefix=prefix,
         routes_of_handlers=paths,
+        running_requests=RunningRequests(),
         web_ui=web_ui,
         # Apps of sessions have the same origin as the manager; without HttpOnly, their scripts
         # could read the XSRF token. The manager's pages get the token in their HTML.

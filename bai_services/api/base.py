@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import math
@@ -27,6 +28,7 @@ from bai_services.manager.manager import Manager
 from . import request_spans
 from .caller_limit import CallerLimit
 from .csv_export import columns_of, content_disposition, write_csv, write_json_lines
+from .running_requests import RunningRequests
 
 MAX_BODY_BYTES = 2**20
 # Size of the chunks in which the HTTP server reads bodies.
@@ -161,12 +163,38 @@ def operation(
     def decorate(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None]]:
         @functools.wraps(method)
         async def call(handler: APIHandler, **path: str) -> None:
-            await _call(handler, method, declared, path)
+            await _call_until_stop(handler, method, declared, path)
 
         call.operation = declared  # type: ignore[attr-defined]  # read by openapi.py
         return call
 
     return decorate
+
+
+async def _call_until_stop(
+    handler: APIHandler,
+    method: Callable[..., Awaitable[Any]],
+    declared: Operation,
+    path: Mapping[str, str],
+) -> None:
+    """Respond to the request; if the manager stops in the meantime, end it.
+
+    Raises
+    ------
+    Unavailable
+        If the manager stops before the response has begun.
+    """
+    running = handler.running_requests
+    with running.entered(lambda: not handler.is_timed):
+        try:
+            await _call(handler, method, declared, path)
+        except asyncio.CancelledError:
+            if not running.is_ending:
+                raise
+            if not handler._headers_written:
+                raise errors.Unavailable("the manager is stopping; repeat the request") from None
+            # Close the connection, so that the client notices that the content is incomplete.
+            handler.request.connection.stream.close()  # type: ignore[union-attr]
 
 
 async def _call(
@@ -316,6 +344,12 @@ class APIHandler(RequestHandler):
         """The manager that the handler's application serves."""
         return manager_of(self)
 
+    @property
+    def running_requests(self) -> RunningRequests:
+        """The requests in progress of the handler's application."""
+        running: RunningRequests = self.settings.setdefault("running_requests", RunningRequests())
+        return running
+
     async def sign_in(self) -> None:
         """Authenticate the request and set ``caller``; see ``accounts/sign_in.py``.
 
@@ -386,6 +420,9 @@ class APIHandler(RequestHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         error = (kwargs.get("exc_info") or (None, None, None))[1]
+        if self.running_requests.is_ending:
+            # A client that repeats the request must open a new connection.
+            self.set_header("Connection", "close")
         if isinstance(error, errors.BaiError):
             set_status_of(self, error, self.error_status(error))
             content = {"error": error.code, "message": error.message, "details": error.details}

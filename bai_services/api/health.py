@@ -28,7 +28,7 @@ class HealthHandler(APIHandler):
         if not health.database:
             self.set_status(HTTPStatus.SERVICE_UNAVAILABLE)
         self.write_json(health)
-        await self.finish()
+        self.finish()  # not awaited: the client may have disconnected
 
 
 ROUTES = [("/health", HealthHandler)]

@@ -16,6 +16,7 @@ from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.logs import without_times
 
+from . import cluster_files
 from .base import Engine, EngineError, EngineUnreachable, Exit, Running, merged_environ, tail
 from .docker_calls import CallLimits, DockerCalls
 from .docker_container import ContainerLimits, KernelContainer, container_name
@@ -124,7 +125,7 @@ class DockerEngine(Engine):
         own = {"HOME": HOME, "BAI_SESSION_ENGINE": self.name, "TINI_SUBREAPER": "1"}
         container = KernelContainer(
             plan,
-            merged_environ(plan, environ, own),
+            {**cluster_files.variables(plan), **merged_environ(plan, environ, own)},
             plan.command or command,
             self._calls,
             self._limits(),

@@ -41,6 +41,7 @@ DEADLINE, INTERVAL, RETRY_SECONDS = 40, 10, 5
 RESTART_SECONDS, RESPONSE_SECONDS = 3, 10
 # Longer than the minimum, so that agents are lost before they stop kernels.
 REQUEUE_SECONDS = MIN_REQUEUE_SECONDS + 25
+UPGRADE_SECONDS = 2 * REQUEUE_SECONDS
 OPTIONS = LostAgentOptions(requeue_after_seconds=REQUEUE_SECONDS)
 
 
@@ -84,6 +85,13 @@ class Machine:
         self.attempt = None
         self.folders.remove(SESSION)
 
+    async def sign_off(self) -> None:
+        """Stop the agent for an upgrade, which takes longer than its sessions wait."""
+        self.down_until = self.world.now + UPGRADE_SECONDS
+        if self.is_linked:
+            self.world.signed_off.add(self.name)
+            await self.fence.sign_off()
+
     def report(self) -> tuple[int | None, int | None]:
         """Return the running and the fenced attempt, as a heartbeat does."""
         fenced = [folder.attempt for folder in self.folders.all() if folder.is_fenced]
@@ -106,6 +114,7 @@ class Machine:
             self.next_heartbeat = now + (INTERVAL if self.is_linked else RETRY_SECONDS)
             if self.is_linked:
                 sent_at = self.fence.now()
+                await self.fence.begin(sent_at)
                 self.in_flight.append((sent_at, now + delay))
                 # The manager may receive it at once or just before it answers.
                 self.world.receive(self)
@@ -124,6 +133,7 @@ class World:
     machines: dict[str, Machine] = field(default_factory=dict)
     heartbeats: dict[str, datetime] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
+    signed_off: set[str] = field(default_factory=set)
     runs: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -138,6 +148,7 @@ class World:
         self.heartbeats[machine.name] = at
         self.times.receive(machine.name, at)
         self.lost.discard(machine.name)
+        self.signed_off.discard(machine.name)
         running, fenced = machine.report()
         is_here = self.agent == machine.name
         if is_here and self.status is Status.RUNNING and fenced == self.attempt:
@@ -154,7 +165,7 @@ class World:
     def step(self) -> None:
         """Let the manager look for lost agents, and act."""
         for name, at in self.heartbeats.items():
-            if self.times.silent_seconds(name, at) > DEADLINE:
+            if name not in self.signed_off and self.times.silent_seconds(name, at) > DEADLINE:
                 self.lost.add(name)
         if self.status is Status.PENDING:
             for name, machine in self.machines.items():
@@ -162,7 +173,8 @@ class World:
                 is_registered = machine.fence.age_seconds < DEADLINE
                 is_up = machine.is_linked and self.now >= machine.down_until
                 can_start = is_up and is_registered
-                if name in self.heartbeats and name not in self.lost and can_start:
+                is_offered = name not in self.lost | self.signed_off
+                if name in self.heartbeats and is_offered and can_start:
                     self.status, self.agent = Status.RUNNING, name
                     self.fence_seconds = OPTIONS.fence_seconds("batch", DEADLINE)
                     machine.run(self.attempt, self.fence_seconds)
@@ -195,6 +207,7 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("cut"), MACHINES),
     st.tuples(st.just("heal"), MACHINES),
     st.tuples(st.just("kill agent"), MACHINES),
+    st.tuples(st.just("upgrade"), MACHINES),
     st.tuples(st.just("reboot"), MACHINES),
     st.just(("restart manager",)),
 )
@@ -211,6 +224,9 @@ async def run(operations: list[tuple[Any, ...]], folder: Path, *, heals: bool = 
             machine = world.machines[arguments[0]]
             if name in ("cut", "heal"):
                 machine.is_linked = name == "heal"
+            elif name == "upgrade":
+                if world.now >= machine.down_until:
+                    await machine.sign_off()
             else:
                 machine.down_until = world.now + RESTART_SECONDS
             if name == "reboot":
@@ -218,7 +234,7 @@ async def run(operations: list[tuple[Any, ...]], folder: Path, *, heals: bool = 
     if heals:
         for machine in world.machines.values():
             machine.is_linked = True
-        await world.advance(2 * REQUEUE_SECONDS, 0)
+        await world.advance(UPGRADE_SECONDS + 2 * REQUEUE_SECONDS, 0)
     return world
 
 
@@ -271,3 +287,16 @@ def test_restarted_manager_waits_for_the_whole_time(tmp_path: Path) -> None:
 def test_session_starts_again_after_a_restart_of_its_machine(tmp_path: Path) -> None:
     world = asyncio.run(run([("wait", 20, 0), ("reboot", "a1"), ("wait", 30, 0)], tmp_path / "w"))
     assert (world.status, world.runs) == (Status.RUNNING, [0, 1])
+
+
+def test_session_continues_during_a_long_upgrade_of_its_agent(tmp_path: Path) -> None:
+    upgrade = [("wait", 20, 0), ("upgrade", "a1"), ("wait", UPGRADE_SECONDS + 5, 0)]
+    world = asyncio.run(run(upgrade, tmp_path / "w"))
+    assert (world.status, world.agent, world.runs) == (Status.RUNNING, "a1", [0])
+
+
+def test_session_runs_elsewhere_if_the_machine_is_cut_off_after_an_upgrade(tmp_path: Path) -> None:
+    upgrade = [("wait", 20, 0), ("upgrade", "a1"), ("wait", UPGRADE_SECONDS + 1, 9)]
+    operations = [*upgrade, ("cut", "a1"), ("wait", 2 * REQUEUE_SECONDS, 0)]
+    world = asyncio.run(run(operations, tmp_path / "w", heals=False))
+    assert (world.agent, world.runs) == ("a2", [0, 1])

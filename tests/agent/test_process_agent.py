@@ -18,6 +18,7 @@ from bai_services.core.errors import Conflict
 from bai_services.core.sessions.lifecycle import Event
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.transitions import TransitionValues
+from tests.manager.test_full_disk import SmallDisk, mounted_disk
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until, wait_until_async
 
@@ -284,3 +285,45 @@ async def test_resize_is_refused_while_the_processes_use_more_memory(
         return False
 
     await wait_until_async(is_refused, 30, "a refusal with the memory in use")
+
+
+async def test_agent_with_a_full_disk_keeps_its_sessions_and_refuses_new_ones(
+    api: Api,
+    agents: Agents,
+    user: Client,
+    agent_home: Path,
+    children: list[subprocess.Popen[bytes]],
+) -> None:
+    """The disk holds the agent's state and its log."""
+    with mounted_disk(agent_home, 16):
+        agent = await agents.start()
+        session = await create_prepared(user)
+        plan = await plan_of(api, session)
+        process = start_as_spawner(plan, ["sleep", "300"], children)
+        started = {"container_id": f"pid-{process.pid}"}
+        await api.hub.post(f"/sessions/{session['id']}/started", started)
+        disk = SmallDisk(agent_home, "")
+        disk.fill()
+
+        spec = {"name": "lab2", "resources": {"cpu": "1", "mem": "1g"}}
+        refused = await user.post("/sessions", spec)
+        ended = await wait_for_session(user, refused["id"], lambda s: s["status"] == "ERROR")
+        assert "the disk of the chosen agent is full" in str(ended["status_info"])
+        assert ended["allocations"] == []
+        at = await last_heartbeat(api)
+        api.world.clock.advance(seconds=1)
+
+        async def is_alive() -> bool:
+            return await last_heartbeat(api) > at
+
+        await wait_until_async(is_alive, 30, "a later heartbeat")
+        assert (await user.get("/sessions/lab1"))["status"] == "RUNNING"
+        disk.free_space()
+        await create_prepared(user, "lab3")
+        assert process.poll() is None
+        assert await agent.stop() == 0
+
+
+async def last_heartbeat(api: Api) -> str:
+    agent = await (await api.client("admin")).get(f"/agents/{AGENT_ID}")
+    return str(agent["last_heartbeat_at"])

@@ -27,7 +27,7 @@ OPTIONS = {"lost_agents": {"requeue_after": MIN_REQUEUE_SECONDS}}
 
 @dataclass(frozen=True)
 class Cluster:
-    """The Hub, two further machines, and an image that they have."""
+    """The Hub, further machines, and an image that they have."""
 
     hub: RunningHub
     nodes: list[Node]
@@ -55,19 +55,27 @@ class Cluster:
         created: JSON = checked(self.hub.rest(username).post("/sessions", json=body), 201)
         return created
 
-    def start_counting(self, username: str, folder: JSON) -> JSON:
-        """Start a batch session that appends its attempt and the time to a file of the folder.
+    def start_counting(self, username: str, folder: JSON, log: str = "log") -> JSON:
+        """Start a batch session that appends its attempt and the time to the file ``log``.
 
-        It does so five times a second.
+        It does so five times a second. The file is in ``folder``.
         """
         return self.start(
             username,
             type="batch",
             startup_command="echo attempt $BAI_RESTART_COUNT; trap 'echo saved; exit 143' TERM; "
-            "while :; do echo $BAI_RESTART_COUNT $(date +%s.%N) >> count/log; "
+            f"while :; do echo $BAI_RESTART_COUNT $(date +%s.%N) >> count/{log}; "
             "sleep 0.2; done",
             mounts=[{"vfolder": folder["name"], "path": "count", "permission": "rw"}],
         )
+
+    def set_schedulable(self, node: Node, is_schedulable: bool) -> None:
+        change = {"schedulable": is_schedulable}
+        checked(self.hub.rest("admin").patch(f"/agents/{node.agent_id}", json=change), 200)
+
+    def agent(self, node: Node) -> JSON:
+        found: JSON = checked(self.hub.rest("admin").get(f"/agents/{node.agent_id}"), 200)
+        return found
 
     def wait_for_restart(self, username: str, session_id: str, count: int = 1) -> JSON:
         """Wait until a session runs again, and return it."""
@@ -82,15 +90,17 @@ class Cluster:
 
 
 @contextmanager
-def running(own: DockerEngine, folder: Path, size: int = 2) -> Iterator[Cluster]:
+def running(own: DockerEngine, folder: Path, size: int = 2, image: str = "") -> Iterator[Cluster]:
     """Yield a Hub with ``size`` further machines; ``own`` is the engine of the Hub's machine.
+
+    ``image`` is the image of the sessions; default: the minimal image.
 
     Raises
     ------
     ComponentMissing
         If the image or the Swarm cannot be created.
     """
-    image = images.minimal_image(own)
+    image = image or images.minimal_image(own)
     with swarm.running(size) as engines:
         with ThreadPoolExecutor() as threads:
             list(threads.map(partial(swarm.copy_image, image, own), engines))

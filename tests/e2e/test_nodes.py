@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,11 +14,16 @@ import pytest
 
 from tests.e2e.cluster import Cluster, running
 from tests.e2e.sessions import JSON, checked, stop, wait_for
-from tests.e2e.test_cluster_sessions import three_kernels_allowed
+from tests.e2e.test_cluster_sessions import (
+    assert_allocations_are_consistent,
+    three_kernels_allowed,
+)
+from tests.e2e.test_faults import active_servers
 from tests.hub import RunningHub
-from tests.testbed import ComponentMissing
+from tests.testbed import ComponentMissing, images
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.jupyter import JupyterServer
+from tests.testbed.nodes import Node
 from tests.testbed.skip import skip_or_fail
 from tests.testbed.wait import wait_until
 
@@ -24,6 +31,22 @@ pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
 USERS = ("user", "user2", "domain-admin", "admin")
 SESSIONS = int(os.environ.get("BAI_NODE_SESSIONS", "4"))
+# The clock of the agent is an hour late; durations are right.
+SKEWED_CLOCK = {
+    "LD_PRELOAD": next(iter(glob.glob("/usr/lib/*/faketime/libfaketime.so.1")), ""),
+    "FAKETIME": "-3600",
+    "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+}
+# Rank 0 contributes 500,000 ones, rank 1 as many twos.
+ALL_REDUCE = """
+from array import array
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+own = array("d", [world.rank + 1.0]) * 500_000
+total = array("d", own)
+world.Allreduce([own, MPI.DOUBLE], [total, MPI.DOUBLE])
+print(MPI.Get_processor_name(), sum(total) / world.size, flush=True)
+"""
 CONNECT = (
     "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 3).close(); "
     "print('reached')"
@@ -36,7 +59,9 @@ def cluster(
 ) -> Iterator[Cluster]:
     with ExitStack() as stack:
         try:
-            made = stack.enter_context(running(docker_engine, tmp_path_factory.mktemp("nodes")))
+            folder = tmp_path_factory.mktemp("nodes")
+            image = images.mpi_image(docker_engine)
+            made = stack.enter_context(running(docker_engine, folder, size=3, image=image))
         except ComponentMissing as reason:
             skip_or_fail("docker", reason)
         yield made
@@ -97,6 +122,9 @@ def test_kernels_of_a_cluster_session_run_on_two_nodes(cluster: Cluster) -> None
             page = server_of(cluster.hub, session, "user").request("GET", "api/status")
             assert page.status_code == 200
             assert cluster.run(session, "ssh", "sub1", "hostname") == "sub1"
+            # mpirun gets hosts and interface from variables.
+            output = cluster.run(session, "mpirun", "/usr/bin/python3", "-c", ALL_REDUCE)
+            assert sorted(output.splitlines()) == ["main1 750000.0", "sub1 750000.0"]
         finally:
             stop(cluster.hub.rest("user"), session["id"])
 
@@ -106,7 +134,7 @@ def test_only_the_machine_of_the_hub_reaches_the_published_port(cluster: Cluster
     theirs = cluster.start("user2")
     try:
         node = cluster.node_of(mine)
-        (other,) = (one for one in cluster.nodes if one != node)
+        other = next(one for one in cluster.nodes if one is not node)
         name = f"bai-{mine['id']}-main1"
         published = node.engine.client.api.port(name, 8888)
         (address, port) = published[0]["HostIp"], int(published[0]["HostPort"])
@@ -124,34 +152,48 @@ def test_only_the_machine_of_the_hub_reaches_the_published_port(cluster: Cluster
         stop(cluster.hub.rest("user2"), theirs["id"])
 
 
-def test_partitioned_node_stops_its_batch_session_which_then_runs_elsewhere(
+def test_batch_sessions_of_a_partitioned_node_and_of_a_hanging_agent_run_elsewhere(
     cluster: Cluster,
 ) -> None:
+    """No command runs twice at the same time, also when node and agent are back."""
     rest = cluster.hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "partition"}), 201)
     batch = cluster.start_counting("user", folder)
     node = cluster.node_of(batch)
     interactive = cluster.start("admin", agent_list=[node.agent_id])
+    cluster.set_schedulable(node, False)
+    other = cluster.start_counting("user", folder, "other-log")
+    hanging = cluster.node_of(other)
+    cluster.set_schedulable(node, True)
     container = node.engine.client.containers.get(f"bai-{interactive['id']}-main1")
     node.cut()
+    os.kill(hanging.agent.pid, signal.SIGSTOP)
     try:
         again = cluster.wait_for_restart("user", batch["id"])
-        assert cluster.node_of(again) != node
+        other_again = cluster.wait_for_restart("user", other["id"])
+        assert not {cluster.node_of(one).agent_id for one in (again, other_again)} & {
+            node.agent_id,
+            hanging.agent_id,
+        }
         waiting = checked(cluster.hub.rest("admin").get(f"/sessions/{interactive['id']}"), 200)
         assert waiting["status"] == "RUNNING"
         assert waiting["status_coded"]["code"] == "agent-silent"
         node.reconnect()
+        os.kill(hanging.agent.pid, signal.SIGCONT)
         wait_until(lambda: not _status_info(cluster, "admin", interactive), 60, "the agent")
+        wait_until(lambda: cluster.agent(hanging)["status"] == "ALIVE", 60, "the agent")
         # The interactive session was not stopped.
         container.reload()
         assert container.status == "running"
         page = server_of(cluster.hub, interactive, "admin").request("GET", "api/status")
         assert page.status_code == 200
-        assert f"bai-{batch['id']}-main1" not in node.engine.run("ps", "--format", "{{.Names}}")
-        lines = [line.split() for line in cluster.run(again, "cat", "count/log").splitlines()]
-        first = [float(at) for attempt, at in lines if attempt == "0"]
-        second = [float(at) for attempt, at in lines if attempt == "1"]
-        assert max(first) < min(second)
+        assert f"bai-{batch['id']}-main1" not in containers(node)
+        wait_until(lambda: f"bai-{other['id']}-main1" not in containers(hanging), 60, "the removal")
+        for log in ("log", "other-log"):
+            lines = [line.split() for line in cluster.run(again, "cat", f"count/{log}").split("\n")]
+            first = [float(at) for attempt, at in lines if attempt == "0"]
+            second = [float(at) for attempt, at in lines if attempt == "1"]
+            assert max(first) < min(second)
         # The node has sent the output of the first attempt, with what it wrote after SIGTERM.
         log = wait_until(lambda: _log_with(cluster, batch, "saved"), 60, "the output")
         lines_of_interest = ("attempt", "saved", "-----")
@@ -161,9 +203,119 @@ def test_partitioned_node_stops_its_batch_session_which_then_runs_elsewhere(
         assert outputs == ["attempt 0", "saved", "----- attempt 1 ended", "attempt 1"], log
     finally:
         node.reconnect()
+        os.kill(hanging.agent.pid, signal.SIGCONT)
         stop(rest, batch["id"])
+        stop(rest, other["id"])
         stop(cluster.hub.rest("admin"), interactive["id"])
         checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
+
+
+def test_agents_are_upgraded_while_sessions_run(cluster: Cluster) -> None:
+    """The clock of one node is wrong then: it decides nothing, and `doctor` reports it."""
+    if not SKEWED_CLOCK["LD_PRELOAD"]:
+        skip_or_fail("docker", ComponentMissing("libfaketime is missing (scripts/testbed install)"))
+    admin = cluster.hub.rest("admin")
+    sessions = [
+        cluster.start("admin", agent_list=[node.agent_id], **fields)
+        for node in cluster.nodes[:2]
+        for fields in ({}, {"type": "batch", "startup_command": "sleep 600"})
+    ]
+    before = {node.agent_id: containers(node) for node in cluster.nodes}
+    skewed = cluster.nodes[0]
+    try:
+        for node in cluster.nodes[:2]:
+            node.stop_agent()
+            assert cluster.agent(node)["status"] == "TERMINATED"
+            node.start_agent(**(SKEWED_CLOCK if node is skewed else {}))
+            wait_until(lambda one=node: cluster.agent(one)["status"] == "ALIVE", 60, "the agent")  # type: ignore[misc]
+        assert {node.agent_id: containers(node) for node in cluster.nodes} == before
+        for session in sessions:
+            shown = checked(admin.get(f"/sessions/{session['id']}"), 200)
+            assert (shown["status"], shown["restart_count"]) == ("RUNNING", 0)
+        report = checked(admin.post("/cluster-checks"), 200, 201)
+        levels = {
+            found["agent_id"]: [
+                one["level"] for one in found["findings"] if one["check"] == "clock skew"
+            ]
+            for found in report["nodes"]
+        }
+        assert levels[skewed.agent_id] == ["error"], report
+        assert levels[cluster.nodes[1].agent_id] == ["ok"]
+        later = cluster.start("admin", agent_list=[skewed.agent_id])
+        stop(admin, later["id"])
+    finally:
+        for session in sessions:
+            stop(admin, session["id"])
+        skewed.stop_agent()
+        skewed.start_agent()
+        wait_until(lambda: cluster.agent(skewed)["status"] == "ALIVE", 60, "the agent")
+
+
+def test_other_nodes_start_sessions_while_the_leader_of_the_swarm_hangs(cluster: Cluster) -> None:
+    leader, other = cluster.nodes[:2]
+    kept = cluster.start("admin", agent_list=[leader.agent_id])
+    before = containers(leader)
+    with leader.suspended_engine():
+        elsewhere = cluster.start("admin", agent_list=[other.agent_id])
+        here = cluster.create("admin", agent_list=[leader.agent_id])
+        assert _status_info(cluster, "admin", kept) == ""
+    try:
+        here = wait_for(cluster.hub.rest("admin"), here["id"], "RUNNING")
+        assert containers(leader) == before | {f"bai-{here['id']}-main1"}
+        page = server_of(cluster.hub, kept, "admin").request("GET", "api/status")
+        assert page.status_code == 200
+        with three_kernels_allowed(cluster.hub):
+            large = {"cpu": "1", "mem": "5g"}
+            spread = cluster.start(
+                "user", cluster_size=2, cluster_mode="multi-node", resources=large
+            )
+        stop(cluster.hub.rest("user"), spread["id"])
+    finally:
+        for session in (kept, elsewhere, here):
+            stop(cluster.hub.rest("admin"), session["id"])
+
+
+def test_sessions_of_a_crashed_engine_end_and_others_start(cluster: Cluster) -> None:
+    """Without live restore, which a Swarm excludes, Docker stops containers when it starts."""
+    node = cluster.nodes[1]
+    rest = cluster.hub.rest("admin")
+    lost = cluster.start("admin", agent_list=[node.agent_id])
+    elsewhere = cluster.start("admin", agent_list=[cluster.nodes[2].agent_id])
+    node.crash_engine()
+    try:
+        ended = wait_for(rest, lost["id"], "TERMINATED", "ERROR")
+        assert ended["status_info"], ended
+        again = cluster.start("admin", agent_list=[node.agent_id])
+        wait_until(lambda: containers(node) == {f"bai-{again['id']}-main1"}, 60, "the removal")
+        stop(rest, again["id"])
+        shown = checked(rest.get(f"/sessions/{elsewhere['id']}"), 200)
+        assert shown["status"] == "RUNNING"
+    finally:
+        stop(rest, elsewhere["id"])
+
+
+async def test_faults_have_left_nothing(cluster: Cluster) -> None:
+    """This test is the last one, after all faults."""
+    wait_until(lambda: not any(containers(node) for node in cluster.nodes), 60, "the removals")
+    wait_until(lambda: not active_servers(cluster.hub), 60, "the end of the Hub's servers")
+    held = checked(cluster.hub.rest("admin").get("/allocations", params={"limit": "500"}), 200)
+    assert held["items"] == []
+    await assert_allocations_are_consistent(cluster.hub)
+    for node in cluster.nodes:
+        networks = [
+            node.engine.client.api.inspect_network(found["Id"])
+            for found in node.engine.client.api.networks(names=["bai-u"])
+        ]
+        names = [network["Name"] for network in networks]
+        assert len(set(names)) == len(names) <= len(USERS), names
+        subnets = [network["IPAM"]["Config"][0]["Subnet"] for network in networks]
+        assert len(set(subnets)) == len(subnets), subnets
+        assert not [network["Containers"] for network in networks if network["Containers"]]
+
+
+def containers(node: Node) -> set[str]:
+    """Return the names of all containers of a machine."""
+    return set(node.engine.run("ps", "--all", "--format", "{{.Names}}").split())
 
 
 def _log_with(cluster: Cluster, session: JSON, text: str) -> str:

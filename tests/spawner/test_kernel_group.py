@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +60,10 @@ def kernel_group_plan(
             **base,
             "kernel_id": str(uuid.uuid4()),
             "hostname": name.hostname,
-            "environ": cluster_environ(name, hosts, "single-node", name.index),
+            "environ": {
+                **cluster_environ(name, hosts, "single-node", name.index),
+                "MASTER_PORT": "29600",  # set by the user
+            },
             "injection": injections(name.hostname),
         }
         for name in names
@@ -209,6 +215,13 @@ async def test_the_main_kernel_connects_to_the_sub_kernels_with_ssh(
         )
         output = await run(f"ssh {host} 'echo $BAI_CLUSTER_HOST $BAI_CLUSTER_SIZE; id -u'")
         assert output == (0, f"{host} 3\n{UID}")
+        # torchrun and Open MPI get their options from variables; the host file names all kernels.
+        output = await run(
+            f"ssh {host} 'echo $PET_NODE_RANK/$PET_NNODES $PET_MASTER_ADDR $MASTER_PORT; "
+            "cat $OMPI_MCA_orte_default_hostfile'"
+        )
+        hosts = "main1 slots=1\nsub1 slots=1\nsub2 slots=1"
+        assert output == (0, f"{host[-1]}/3 main1 29600\n{hosts}")
     # The sign-in fails with any key other than the session's.
     await run("ssh-keygen -q -t ed25519 -N '' -f /tmp/other")
     for key in ("/dev/null", "/tmp/other"):
@@ -304,3 +317,31 @@ def _plan_data(one: LaunchPlan) -> dict[str, Any]:
     more = ("command", "uid", "gid", "hostname", "environ", "cluster_key")
     injection = {"network": one.injection.network}
     return {name: getattr(one, name) for name in (*names, *more)} | {"injection": injection}
+
+
+async def test_kernels_of_responding_engines_are_removed_when_an_agent_is_lost(
+    docker: tuple[Engine, Callable[..., LaunchPlan]], docker_engine: DockerEngine
+) -> None:
+    """The engine of the lost machine accepts connections, but never responds."""
+    engine, make = docker
+    running = await start_group(engine, make())
+    lost = running.subs[0]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        subs = (replace(lost, endpoint=endpoint), *running.subs[1:])
+        begun = time.monotonic()
+        await kernel_group.abandon(engine, replace(running, subs=subs))
+        seconds = time.monotonic() - begun
+    assert containers_of(docker_engine, running.session_id) == [lost.container_id]
+    assert seconds < engine.stop_grace_seconds + kernel_group.ABANDON_SECONDS + 5
+
+
+async def test_session_with_one_kernel_on_a_lost_machine_is_not_waited_for(
+    docker: tuple[Engine, Callable[..., LaunchPlan]],
+) -> None:
+    engine, _ = docker
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        running = Running("docker", str(uuid.uuid4()), "", endpoint=endpoint, container_id="c1")
+        async with asyncio.timeout(2):
+            await kernel_group.abandon(engine, running)

@@ -13,6 +13,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.testbed import ComponentMissing, cache_dir
@@ -33,6 +35,15 @@ RUN apt-get update \\
     && apt-get install -y --no-install-recommends openssh-client openssh-server \\
     && apt-get clean && rm -rf /var/lib/apt/lists/* \\
     && useradd --uid {SSH_UID} --home-dir /home/work --shell /bin/bash work
+"""
+# Adds Open MPI and its Python bindings to an image of this working tree.
+_MPI = """\
+ARG BASE
+FROM ${BASE}
+USER root
+RUN apt-get update \\
+    && apt-get install -y --no-install-recommends openmpi-bin python3-mpi4py \\
+    && apt-get clean && rm -rf /var/lib/apt/lists/*
 """
 
 
@@ -77,23 +88,44 @@ def ssh_image(engine: DockerEngine) -> str:
     ComponentMissing
         If the image cannot be built.
     """
-    with open(cache_dir() / "ssh.lock", "w") as lock, tempfile.TemporaryDirectory() as folder:
+    with _build_lock("ssh"):
+        return _derived(engine, "bai-testbed-ssh", base_image(engine), _SSH)
+
+
+def mpi_image(engine: DockerEngine) -> str:
+    """Return the name of an image that adds Open MPI to ``minimal_image``.
+
+    Raises
+    ------
+    ComponentMissing
+        If the image cannot be built.
+    """
+    minimal = minimal_image(engine)
+    with _build_lock("mpi"):
+        return _derived(engine, "bai-testbed-mpi", minimal, _MPI)
+
+
+@contextmanager
+def _build_lock(name: str) -> Iterator[None]:
+    with open(cache_dir() / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        base = base_image(engine)
-        name = f"bai-testbed-ssh:{hashlib.sha256((base + _SSH).encode()).hexdigest()[:12]}"
-        if not has_image(engine, name):
-            (Path(folder) / "Dockerfile").write_text(_SSH)
-            options = ["--network", "host", "--build-arg", f"BASE={base}", "--tag", name]
-            environment = {**os.environ, "DOCKER_HOST": engine.host, "DOCKER_BUILDKIT": "0"}
-            built = subprocess.run(
-                ["docker", "build", *options, folder],
-                capture_output=True,
-                text=True,
-                env=environment,
-            )
-            if built.returncode:
-                text = (built.stdout + built.stderr)[-3000:]
-                raise ComponentMissing(f"the SSH image could not be built:\n{text}")
+        yield
+
+
+def _derived(engine: DockerEngine, repository: str, base: str, dockerfile: str) -> str:
+    """Return the name of the image that a Dockerfile makes from ``base``; build it if needed."""
+    name = f"{repository}:{hashlib.sha256((base + dockerfile).encode()).hexdigest()[:12]}"
+    if has_image(engine, name):
+        return name
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "Dockerfile").write_text(dockerfile)
+        options = ["--network", "host", "--build-arg", f"BASE={base}", "--tag", name]
+        environment = {**os.environ, "DOCKER_HOST": engine.host, "DOCKER_BUILDKIT": "0"}
+        command = ["docker", "build", *options, folder]
+        built = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if built.returncode:
+        text = (built.stdout + built.stderr)[-3000:]
+        raise ComponentMissing(f"the image {name} could not be built:\n{text}")
     return name
 
 

@@ -18,6 +18,7 @@ from tornado.testing import bind_unused_port
 from bai_services.api.accounts.sign_in import SignIn
 from bai_services.api.app import make_app
 from bai_services.api.base import BODY_CHUNK_BYTES
+from bai_services.api.running_requests import RunningRequests
 from bai_services.client import Client, Keypair, Token
 from bai_services.core.accounts.records import NewKeypair
 from bai_services.core.accounts.roles import Caller, Role
@@ -201,9 +202,10 @@ def sqlite_copy(template: Path, folder: Path) -> str:
 class Api:
     """The manager's HTTP server, with clients for each type of caller."""
 
-    def __init__(self, world: World, url: str) -> None:
+    def __init__(self, world: World, url: str, running_requests: RunningRequests) -> None:
         self.world = world
         self.url = url
+        self.running_requests = running_requests
         self._clients: list[Client] = []
 
     async def client(self, username: str) -> Client:
@@ -256,28 +258,12 @@ async def serving(world: World) -> AsyncIterator[Api]:
     server = HTTPServer(app, chunk_size=BODY_CHUNK_BYTES)
     socket, port = bind_unused_port()
     server.add_socket(socket)
-    api = Api(world, f"http://127.0.0.1:{port}{world.manager.settings.base_url}")
+    url = f"http://127.0.0.1:{port}{world.manager.settings.base_url}"
+    api = Api(world, url, app.settings["running_requests"])
     try:
         yield api
     finally:
         await api.close()
         server.stop()
+        await app.settings["running_requests"].end(10)
         await server.close_all_connections()
-        await _end_handlers()
-
-
-async def _end_handlers() -> None:
-    """Cancel the handlers of requests, such as those of streams, and wait until they have ended.
-
-    Otherwise, when the event loop ends, it cancels all tasks at once. If a handler is reading from
-    the database, the task that returns its connection to the pool is then also cancelled.
-    """
-    handlers = [
-        task
-        for task in asyncio.all_tasks()
-        if getattr(task.get_coro(), "__qualname__", "") == "RequestHandler._execute"
-    ]
-    for task in handlers:
-        task.cancel()
-    if handlers:
-        await asyncio.wait(handlers, timeout=10)

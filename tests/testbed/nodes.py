@@ -9,11 +9,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.testbed.docker_engine import DockerEngine
+from tests.testbed.docker_engine import DockerEngine, responds
+from tests.testbed.wait import wait_until
 
+_AGENT = [sys.executable, "-m", "bai_services.agent"]
 # Runs a program in the network namespace of a node. The mounted sysfs shows its interfaces.
 _INSIDE = """
 set -e
@@ -22,7 +24,7 @@ exec "$@"
 """
 
 
-@dataclass(frozen=True)
+@dataclass
 class Node:
     """A machine of the cluster: its agent, its engine, and its address in the network."""
 
@@ -30,9 +32,49 @@ class Node:
     engine: DockerEngine
     address: str
     state: Path
-    agent: subprocess.Popen[bytes]
+    log: Path
     join_seconds: float
     """Duration of `bai-agent join`."""
+    agent: subprocess.Popen[bytes] = field(init=False)
+
+    def start_agent(self, **environment: str) -> None:
+        command = [*_AGENT, "run", "--state", str(self.state)]
+        with open(self.log, "ab") as log:
+            self.agent = subprocess.Popen(
+                self.command(*command),
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def stop_agent(self) -> None:
+        self.agent.terminate()
+        try:
+            self.agent.wait(20)
+        except subprocess.TimeoutExpired:
+            self.agent.kill()
+            self.agent.wait(20)
+
+    def engine_pid(self) -> int:
+        return int(Path(self.engine.host.removeprefix("unix://")).with_name("pid").read_text())
+
+    @contextmanager
+    def suspended_engine(self) -> Iterator[None]:
+        """In the block, the engine does not respond; its containers continue."""
+        pid = self.engine_pid()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def crash_engine(self) -> None:
+        """Kill the engine, and wait until it has been started again."""
+        pid = self.engine_pid()
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not _exists(pid), 20, "the end of the engine")
+        wait_until(lambda: responds(self.engine.host), 60, "the restarted engine")
 
     def command(self, *words: str) -> list[str]:
         """Return a command that runs in the network of this machine."""
@@ -89,27 +131,24 @@ def _running_agent(url: str, token: str, engine: DockerEngine, folder: Path) -> 
     state, units = folder / name, folder / f"{name}-units"
     units.mkdir()
     places = ["--state", str(state), "--units", str(units)]
-    agent = [sys.executable, "-m", "bai_services.agent"]
     options = ["--id", name, "--token", token, "--docker-host", engine.host]
-    join = [*agent, "join", url, *options, *places]
+    join = [*_AGENT, "join", url, *options, *places]
     begun = time.monotonic()
     done = subprocess.run(_inside(name, join), capture_output=True, text=True, timeout=120)
     join_seconds = time.monotonic() - begun
     assert done.returncode == 0, done.stdout + done.stderr
     with open(state / "agent.env", "a") as settings:
         settings.write("BAI_AGENT_CPU=8\nBAI_AGENT_MEM=8g\n")
-    with open(folder / f"{name}.log", "wb") as log:
-        run = _inside(name, [*agent, "run", "--state", str(state)])
-        process = subprocess.Popen(run, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    node = Node(name, engine, address, state, folder / f"{name}.log", join_seconds)
+    node.start_agent()
     try:
-        yield Node(name, engine, address, state, process, join_seconds)
+        yield node
     finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(20)
+        node.stop_agent()
+
+
+def _exists(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 def _address(engine: DockerEngine) -> str:

@@ -16,9 +16,9 @@ from tests.testbed import ComponentMissing
 from tests.testbed.docker_engine import DockerEngine, responds
 from tests.testbed.wait import wait_until
 
-# Starts an engine. A new sysfs shows the network devices of the engine's namespace; the cgroups of
-# the machine are mounted in it. The engine's data is on a tmpfs: its thousands of files disappear
-# with the mount namespace.
+# Starts an engine, and starts it again when it is killed, as systemd does. A new sysfs shows the
+# network devices of the engine's namespace; the cgroups of the machine are mounted in it. The
+# engine's data is on a tmpfs: its thousands of files disappear with the mount namespace.
 _ENGINE = """
 set -e
 hostname {name}
@@ -27,7 +27,13 @@ mount -t tmpfs tmpfs {folder}/data
 mount --rbind /sys/fs/cgroup {folder}/cgroup
 mount -t sysfs sysfs /sys
 mount --rbind {folder}/cgroup /sys/fs/cgroup
-exec dockerd --data-root {folder}/data --exec-root {folder}/exec -H {host} -p {folder}/pid
+code=137
+while [ "$code" = 137 ]; do
+    code=0
+    rm -f {folder}/pid {folder}/exec/containerd/containerd.pid
+    dockerd --data-root {folder}/data --exec-root {folder}/exec -H {host} -p {folder}/pid || code=$?
+done
+exit "$code"
 """
 
 
@@ -133,14 +139,19 @@ def _remove_containers(engine: DockerEngine) -> None:
 def _stop(process: subprocess.Popen[bytes], folder: Path) -> None:
     # The engine has no containers, so a short timeout is enough before dockerd and containerd
     # are killed.
-    process.send_signal(signal.SIGTERM)
+    _kill(folder / "pid", signal.SIGTERM)
     try:
         process.wait(5)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait(30)
-        with suppress(FileNotFoundError, ProcessLookupError, ValueError):
-            os.kill(int((folder / "exec/containerd/containerd.pid").read_text()), signal.SIGKILL)
+        _kill(folder / "pid", signal.SIGKILL)
+        _kill(folder / "exec/containerd/containerd.pid", signal.SIGKILL)
+
+
+def _kill(pid_file: Path, number: signal.Signals) -> None:
+    with suppress(FileNotFoundError, ProcessLookupError, ValueError):
+        os.kill(int(pid_file.read_text()), number)
 
 
 def _run(*command: str) -> None:

@@ -327,7 +327,7 @@ class WorkHandler(APIHandler):
         try:
             return {"items": list(await self._poll)}
         except asyncio.CancelledError:
-            if not self._poll.cancelled():
+            if not self._poll.cancelled() or self.running_requests.is_ending:
                 raise
             return None
 

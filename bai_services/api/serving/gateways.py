@@ -88,9 +88,9 @@ class RoutesHandler(APIHandler):
         try:
             table = await self._poll
         except asyncio.CancelledError:
-            if not self._poll.cancelled():
+            if not self._poll.cancelled() or self.running_requests.is_ending:
                 raise
-            return None
+            return None  # the gateway has closed the connection
         if table is None:
             self.set_status(HTTPStatus.NO_CONTENT)
             await self.finish()

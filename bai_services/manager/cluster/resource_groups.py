@@ -10,6 +10,7 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.group_options import (
     CHANGES_FIELD,
     FIELD,
+    PROVISIONING,
     check_changes,
     check_options,
     merged_options,
@@ -34,7 +35,9 @@ _DEFAULT_SESSION_TYPES = (SessionType.INTERACTIVE, SessionType.BATCH, SessionTyp
 class ResourceGroups:
     """Manages resource groups. Users only see the groups that they may use."""
 
-    def __init__(self, context: ManagerContext) -> None:
+    def __init__(self, context: ManagerContext, *, has_provisioning: bool) -> None:
+        """``has_provisioning``: whether this installation has a command that starts machines."""
+        self._has_provisioning = has_provisioning
         self._store = GroupStore(context.database)
         self._clock = context.clock
         self._audit = context.audit
@@ -53,6 +56,7 @@ class ResourceGroups:
         """
         authorizer.require(caller, "resource-group.write")
         name = check_slug("resource group", spec["name"])
+        self._check_provisioning(spec.get(FIELD) or {})
         values = {
             "description": "",
             "is_active": True,
@@ -77,6 +81,7 @@ class ResourceGroups:
         if options and FIELD in values:
             raise InvalidRequest(f"give {FIELD} or {CHANGES_FIELD}", field=CHANGES_FIELD)
         check_changes(options)
+        self._check_provisioning(options or values.get(FIELD) or {})
         before = fields_of(await self._store.one(name))
         after = {**values, FIELD: merged_options(before[FIELD], options)} if options else values
         entry = self._entry(caller, "update", name, **self._audit.changes(before, after))
@@ -104,6 +109,15 @@ class ResourceGroups:
         authorizer.require(caller, "resource-group.write")
         entry = self._entry(caller, "unlink", name, kind=kind, target=target)
         await self._store.unlink(name, _kind(kind), target, entry)
+
+    def _check_provisioning(self, options: Mapping[str, Any]) -> None:
+        """Refuse to start machines without a command: sessions would wait for them in vain."""
+        if not self._has_provisioning and (options.get(PROVISIONING) or {}).get("maximum"):
+            raise InvalidRequest(
+                "this installation cannot start machines: set BAI_PROVISIONING_COMMAND of the "
+                "manager first",
+                field=f"{FIELD}.{PROVISIONING}.maximum",
+            )
 
     def _entry(self, caller: Caller, verb: str, name: str, **details: Any) -> AuditEntry:
         return self._audit.entry(caller, f"resource-group.{verb}", name, **details)

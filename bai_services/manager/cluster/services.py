@@ -62,7 +62,7 @@ def cluster_services(
     times: HeartbeatTimes,
 ) -> ClusterServices:
     """Build the services and pass them their dependencies."""
-    resource_groups = ResourceGroups(context)
+    resource_groups = ResourceGroups(context, has_provisioning=bool(settings.provisioning_command))
     image_pulls = ImagePulls(context, resource_groups, sessions.kernels.wake, sessions.pull_secrets)
     sessions.kernels.add_source(image_pulls)
     image_prunes = ImagePrunes(context, resource_groups, sessions.kernels.wake)

@@ -128,10 +128,13 @@ class Reconciler:
         servers: dict[HubKey, Mapping[str, Any]] = {}
         async for user, model in self._servers.hub.active_servers():
             servers[user, str(model.get("name") or "")] = model
-        await self._restart_missing(await self._store.in_status(Status.RUNNING), servers, now)
+        running = await self._store.in_status(Status.RUNNING)
+        await self._restart_missing(running, servers, now)
         for row in await self._store.in_status(Status.TERMINATING):
             self._servers.remove(row)
-        await self._stop_orphans(servers)
+        # A server has at most one live session, which is its newest: only the others are read.
+        live = {(row.hub_user, row.hub_server) for row in running}
+        await self._stop_orphans({key: one for key, one in servers.items() if key not in live})
 
     async def _restart_missing(
         self, rows: list[SessionRow], servers: Mapping[HubKey, Any], now: datetime

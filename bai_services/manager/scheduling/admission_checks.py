@@ -10,6 +10,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Target
 from bai_services.core.cluster.devices import is_device_slot
+from bai_services.core.cluster.provisioning import OFF
 from bai_services.core.errors import InsufficientResources, InvalidRequest, NotFound
 from bai_services.core.resources import ResourceSlots, format_amount
 from bai_services.core.scheduling import caps as policy
@@ -109,7 +110,11 @@ class FittingAgents:
     compiled in time, the request is accepted and the queue decides.
     """
 
-    def __init__(self, store: RequestStore, jit_warmup: JitWarmup) -> None:
+    def __init__(
+        self, store: RequestStore, jit_warmup: JitWarmup, *, has_provisioning: bool
+    ) -> None:
+        """``has_provisioning``: whether this installation has a command that starts machines."""
+        self._has_provisioning = has_provisioning
         self._store = store
         self._jit_warmup = jit_warmup
         self._groups: dict[str, GroupAgents] = {}
@@ -151,8 +156,9 @@ class FittingAgents:
         shape = repr(full_request)
         if shape in agents.fitting or not await self._jit_warmup.wait(WARMUP_TIMEOUT_SECONDS):
             return
+        provisioning = group.options.provisioning if self._has_provisioning else OFF
         machines = provisionable_agents(
-            group.options.provisioning, group.name, group.engine, request.cluster_size
+            provisioning, group.name, group.engine, request.cluster_size
         )
         try:
             await _check([*agents.states, *machines], full_request, options)

@@ -173,7 +173,11 @@ def session_services(
         folders,
         clock,
         settings.callback_targets,
-        FittingAgents(request_store, scheduling.jit_warmup),
+        FittingAgents(
+            request_store,
+            scheduling.jit_warmup,
+            has_provisioning=bool(settings.provisioning_command),
+        ),
         secret_environ,
         AdvanceReservationStore(database),
         setups,

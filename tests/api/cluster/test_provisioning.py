@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from bai_services.manager.cluster.provisioning_command import (
 from bai_services.system.procfs import process_stat
 from tests.api.sessions.test_sessions import wait_for_status
 from tests.testbed.fake_agent import FakeAgent
-from tests.testbed.manager import Api
+from tests.testbed.manager import Api, MovableClock, known_world, manager_on, serving
 
 # Appends its input to a file in one write, because two calls may run at once, and behaves as the
 # file `mode` says.
@@ -87,12 +88,21 @@ class Cloud:
 
 
 @pytest.fixture
-async def cloud(api: Api, tmp_path: Path) -> Cloud:
+async def api(demo_database_url: str, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Api]:
+    """The API of a manager with a provisioning command."""
     script = tmp_path / "provision"
     script.write_text(SCRIPT.format(folder=tmp_path))
     script.chmod(0o755)
-    provisioning = api.world.manager.cluster.provisioning
-    provisioning.command = ProvisioningCommand(str(script), 30.0)
+    options = {"is_migrated": True, "provisioning_command": str(script)}
+    async with (
+        manager_on(demo_database_url, tmp_path, clock, **options) as manager,
+        serving(await known_world(manager, clock)) as served,
+    ):
+        yield served
+
+
+@pytest.fixture
+async def cloud(api: Api, tmp_path: Path) -> Cloud:
     admin = await api.client("admin")
     options = {"provisioning": OPTIONS}
     await admin.post("/resource-groups", {"name": "cloud", "scheduler_opts": options})
@@ -280,6 +290,39 @@ async def test_options_of_the_group_are_checked(cloud: Cloud) -> None:
     changes = {"scheduler_opts_changes": {"provisioning": {"maximum": 1, "minimum": 2}}}
     with pytest.raises(InvalidRequest, match="minimum"):
         await cloud.admin.patch("/resource-groups/cloud", changes)
+
+
+async def test_option_without_a_command_is_refused(
+    demo_database_url: str, tmp_path: Path, clock: MovableClock
+) -> None:
+    async with (
+        manager_on(demo_database_url, tmp_path, clock, is_migrated=True) as manager,
+        serving(await known_world(manager, clock)) as api,
+    ):
+        admin = await api.client("admin")
+        options = {"provisioning": OPTIONS}
+        with pytest.raises(InvalidRequest, match="set BAI_PROVISIONING_COMMAND"):
+            await admin.post("/resource-groups", {"name": "cloud", "scheduler_opts": options})
+        for field in ("scheduler_opts", "scheduler_opts_changes"):
+            with pytest.raises(InvalidRequest, match="set BAI_PROVISIONING_COMMAND"):
+                await admin.patch("/resource-groups/default", {field: options})
+        options["provisioning"] = {**OPTIONS, "maximum": 0}
+        await admin.patch("/resource-groups/default", {"scheduler_opts": options})
+
+
+async def test_session_for_which_no_machine_can_be_started_is_refused(
+    cloud: Cloud, user: Client, demo_database_url: str, tmp_path: Path, clock: MovableClock
+) -> None:
+    """The command was removed after the option had been set."""
+    agent = FakeAgent(cloud.api.agent, "small", "cloud", slots={"cpu": "1", "mem": "1g"})
+    await agent.beat()
+    async with (
+        manager_on(demo_database_url, tmp_path, clock, is_migrated=True) as manager,
+        serving(await known_world(manager, clock)) as api,
+    ):
+        with pytest.raises(InsufficientResources):
+            await start(await api.client("user"), "large")
+    await start(user, "large")
 
 
 def script(folder: Path, text: str) -> ProvisioningCommand:

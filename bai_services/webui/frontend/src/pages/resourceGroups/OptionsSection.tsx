@@ -11,6 +11,8 @@ interface OptionsSectionProps<Options extends object> {
   title: string;
   editLabel: string;
   values: Options;
+  /** Convert the values of the form to the stored option; default: they are the option. */
+  toOption?: (values: Options) => Item;
   facts: ReactNode;
   /** The fields of the form. */
   children: ReactNode;
@@ -56,6 +58,7 @@ function OptionsForm<Options extends object>({
   group,
   option,
   values,
+  toOption,
   children,
   onClose
 }: OptionsSectionProps<Options> & { onClose: () => void }) {
@@ -66,7 +69,7 @@ function OptionsForm<Options extends object>({
     save.mutate(
       {
         key: String(group['name']),
-        values: { scheduler_opts_changes: { [option]: changed } }
+        values: { scheduler_opts_changes: { [option]: toOption?.(changed) ?? changed } }
       },
       {
         onSuccess: () => {

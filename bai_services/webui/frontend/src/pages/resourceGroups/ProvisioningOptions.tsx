@@ -1,10 +1,12 @@
 import { Form, Input, InputNumber } from 'antd';
 import { useTranslation } from 'react-i18next';
+import { slotsToText, textToSlots } from '../../components/entities/values';
 import { formatSeconds } from '../../components/time';
 import type { Item } from '../../data/entities';
 import { OptionFacts, OptionsSection, optionValues } from './OptionsSection';
 
 const DEFAULTS = {
+  architecture: 'x86_64',
   minimum: 0,
   maximum: 0,
   starts_per_hour: 20,
@@ -12,8 +14,13 @@ const DEFAULTS = {
   join: 600,
   cooldown: 120
 };
-const NUMBERS = ['minimum', 'maximum', 'starts_per_hour'] as const;
+const NUMBERS = ['maximum', 'minimum', 'starts_per_hour'] as const;
 const DURATIONS = ['idle', 'join', 'cooldown'] as const;
+
+type Slots = Record<string, string | null>;
+type Stored = typeof DEFAULTS & { machine?: Slots };
+/** `machine` is a text such as `cpu=8 mem=32g`. */
+type FormValues = typeof DEFAULTS & { machine: string };
 
 interface ProvisioningOptionsProps {
   group: Item;
@@ -23,32 +30,52 @@ interface ProvisioningOptionsProps {
 /** How many machines are started for the pending sessions of a group, and when they are stopped. */
 export function ProvisioningOptions({ group, isWriter }: ProvisioningOptionsProps) {
   const { t, i18n } = useTranslation();
-  const { machine, ...values } = optionValues<typeof DEFAULTS & { machine?: Item }>(
-    group,
-    'provisioning',
-    DEFAULTS
-  );
-  if (machine === undefined) {
-    // The slots of a machine are part of the scheduler options.
-    return null;
-  }
-  const slots = Object.entries(machine).map(([slot, amount]) => `${slot}=${String(amount)}`);
+  const stored = optionValues<Stored>(group, 'provisioning', DEFAULTS);
+  const machine = stored.machine ?? {};
+  const values = { ...stored, machine: slotsToText(machine) };
   const label = (name: string) => t(`resource-groups.provisioning-${name.replaceAll('_', '-')}`);
   const facts = [
-    [label('machine'), slots.join(' ')],
+    [label('machine'), `${values.machine} (${values.architecture})`],
     ...NUMBERS.map(name => [label(name), values[name].toLocaleString(i18n.language)]),
     ...DURATIONS.map(name => [label(name), formatSeconds(values[name], i18n.language)])
   ];
+  const isOff = values.machine === '';
   return (
-    <OptionsSection
+    <OptionsSection<FormValues>
       group={group}
       isWriter={isWriter}
       option="provisioning"
       title={t('resource-groups.provisioning')}
       editLabel={t('resource-groups.provisioning-edit')}
       values={values}
-      facts={<OptionFacts values={Object.fromEntries(facts) as Record<string, string>} />}
+      toOption={changed => ({ ...changed, machine: changedSlots(machine, changed.machine) })}
+      facts={
+        isOff ? (
+          t('resource-groups.option-off')
+        ) : (
+          <OptionFacts values={Object.fromEntries(facts) as Record<string, string>} />
+        )
+      }
     >
+      <Form.Item
+        name="machine"
+        rules={[
+          { required: true },
+          {
+            validator: (_: unknown, text?: string) =>
+              textToSlots(text ?? '') === undefined
+                ? Promise.reject(new Error(t('entities.hint-slots')))
+                : Promise.resolve()
+          }
+        ]}
+        label={label('machine')}
+        extra={t('entities.hint-slots')}
+      >
+        <Input />
+      </Form.Item>
+      <Form.Item name="architecture" rules={[{ required: true }]} label={label('architecture')}>
+        <Input />
+      </Form.Item>
       {NUMBERS.map(name => (
         <Form.Item key={name} name={name} rules={[{ required: true }]} label={label(name)}>
           <InputNumber min={0} precision={0} />
@@ -67,4 +94,10 @@ export function ProvisioningOptions({ group, isWriter }: ProvisioningOptionsProp
       ))}
     </OptionsSection>
   );
+}
+
+/** Return the slots in a text; slots that were stored and are missing in the text are null. */
+function changedSlots(stored: Slots, text: string): Slots {
+  const removed = Object.keys(stored).map(slot => [slot, null]);
+  return { ...(Object.fromEntries(removed) as Slots), ...textToSlots(text) };
 }
