@@ -6,6 +6,7 @@ import os
 import sys
 
 from bai_labext import config_path
+from bai_services.system.imports import no_garbage_collections
 
 
 def import_jupyterlab() -> None:
@@ -36,8 +37,9 @@ def main() -> None:
     others = os.environ.get("JUPYTER_CONFIG_PATH", "").split(os.pathsep)
     paths = [config_path(), *(path for path in others if path and path != config_path())]
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(paths)
-    import_jupyterlab()
-    from jupyterhub.singleuser import main as run_singleuser
+    with no_garbage_collections():
+        import_jupyterlab()
+        from jupyterhub.singleuser import main as run_singleuser
 
     run_singleuser()
 

@@ -1,5 +1,8 @@
 """``python -m bai_services.agent``"""
 
-from .app import main
+from bai_services.system.imports import no_garbage_collections
+
+with no_garbage_collections():
+    from .app import main
 
 main()
