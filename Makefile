@@ -41,8 +41,6 @@ run:
 # All tests of a file run on one worker; tests/testbed/plugin.py puts the longest files first. Tests
 # often wait for other processes, so there are three workers even on a machine with two cores.
 PYTEST := $(BIN)/python -m pytest --dist=loadfile --no-loadscope-reorder
-# Further options of pytest for the end-to-end tests.
-E2E_OPTIONS ?=
 
 # Formatting, layers and types are checked first. The other checks run in parallel with the tests.
 # The end-to-end tests run last, because each of their demos uses nearly the whole capacity of a
@@ -53,7 +51,7 @@ test test-parts test-fast soak: export PYTHONDONTWRITEBYTECODE =
 test: packages
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target install check-style check-types $(STAMP)-compiled
 	@$(MAKE) --no-print-directory --jobs=2 test-parts check
-	$(PYTEST) --numprocesses=3 $(E2E_OPTIONS) tests/e2e
+	$(PYTEST) --numprocesses=3 tests/e2e
 
 test-parts: install $(STAMP)-compiled
 	$(PYTEST) --numprocesses=3 --ignore=tests/e2e
