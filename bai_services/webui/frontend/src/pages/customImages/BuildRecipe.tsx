@@ -58,8 +58,10 @@ function BuildDialog({ onClose }: { onClose: () => void }) {
         recipe,
         description: '',
         labels: {},
-        resources: {},
-        ...(image && { image })
+        image: image ?? null,
+        project: null,
+        resource_group: null,
+        resources: {}
       },
       {
         onSuccess: () => {
