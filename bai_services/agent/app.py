@@ -87,6 +87,7 @@ ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "DockerSettings.egress_allowed": ("BAI_AGENT_EGRESS_ALLOWED",),
     "DockerSettings.image_limit": ("BAI_AGENT_IMAGE_LIMIT",),
     "DockerSettings.runtime_image": ("BAI_AGENT_RUNTIME_IMAGE",),
+    "DockerSettings.build_variables": ("BAI_AGENT_BUILD_VARIABLES",),
 }
 
 
@@ -367,6 +368,7 @@ class AgentApp(Application):
             endpoint=settings.hub_endpoint(),
             stop_grace_seconds=self.stop_grace_seconds,
             address=settings.published_address(),
+            build_variables=settings.parsed_build_variables(),
         )
 
 

@@ -115,6 +115,7 @@ class WebPageHandler(PageHandler):
             "logo": f"{hub}logo" if brand.logo else "",
             "showsAgents": settings.shows_agents,
             "masksUsers": settings.masks_users,
+            "buildsRecipes": settings.builds_recipes,
         }
         page = (
             _built(self)

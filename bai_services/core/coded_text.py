@@ -242,6 +242,7 @@ class TextTemplate(Enum):
     PLACED = "placed on {names}"
     STOPPED = "stopped"
     STOPPED_BY = "stopped by {name}"
+    BUILD_ENDED = "the build of custom image {name} has ended"
     STOPPED_BEFORE_START = "stopped before it was started"
     STOPPED_THROUGH_HUB = "stopped through the Hub"
     START_CANCELLED = "the start was cancelled"

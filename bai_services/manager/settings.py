@@ -130,6 +130,9 @@ class Settings:
     commit_registry: str = ""
     # Largest changes of a session that a custom image may contain; 0: no limit.
     commit_max_bytes: int = 20 * 2**30
+    # Whether users may build custom images from recipes, and the maximum time of a build.
+    builds_recipes: bool = False
+    build_timeout_seconds: int = 3600
     cli_token_seconds: int = 30 * 24 * 3600
     heartbeat_deadline_seconds: int = 40
     # Another manager takes over if the lease is not renewed for this time.

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bai_services.manager.manager import Manager
 from tests.api.cluster.test_custom_images import finish, start
 from tests.testbed.fake_agent import FakeAgent
-from tests.testbed.manager import Api
+from tests.testbed.manager import Api, MovableClock, manager_on
 
 from .conftest import Bai
+
+
+@pytest.fixture
+async def manager(database_url: str, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Manager]:
+    options = {"builds_recipes": True}
+    async with manager_on(database_url, tmp_path, clock, is_migrated=True, **options) as made:
+        yield made
 
 
 async def test_a_commit_is_listed_shared_published_and_deleted(bai: Bai, api: Api) -> None:
@@ -55,3 +68,23 @@ async def test_a_commit_is_cancelled(bai: Bai, api: Api) -> None:
     assert await agent.work() == []
     again = await bai("custom-image", "cancel", begun.document["id"], by="user")
     assert again.code != 0
+
+
+async def test_a_recipe_is_built_from_a_directory(bai: Bai, api: Api, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe"
+    recipe.mkdir()
+    (recipe / "other.txt").write_text("not sent")
+    empty = await bai("custom-image", "build", "tools", str(recipe), by="user")
+    assert empty.code != 0 and "has none of the files" in empty.stderr
+    (recipe / "Dockerfile").write_text("ADD http://10.0.0.1/ /x\n")
+    hostile = await bai("custom-image", "build", "tools", str(recipe), by="user")
+    assert hostile.code != 0 and "Dockerfile, line 1: ADD is not allowed" in hostile.stderr
+    (recipe / "Dockerfile").write_text("RUN true\n")
+    options = ("-r", "cpu=1", "-r", "mem=1g", "--json")
+    made = (await bai("custom-image", "build", "tools", str(recipe), *options, by="user")).document
+    assert (made["status"], made["is_built"]) == ("pending", True)
+    assert (await bai("session", "info", made["session_id"], "--json", by="user")).document["type"]
+    log = await bai("custom-image", "log", made["id"], "--json", by="user")
+    assert log.document == {"log": ""}
+    cancelled = await bai("custom-image", "cancel", made["id"], "--json", by="user")
+    assert cancelled.document["status"] == "cancelled"

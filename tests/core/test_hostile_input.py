@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import json
@@ -49,6 +50,7 @@ from bai_services.core.cluster import (
     image_labels,
     joining,
     manifests,
+    recipes,
     registries,
     reported_facts,
 )
@@ -123,6 +125,10 @@ def yaml_of(text: str) -> Any:
 def history_with(column: str, text: Any) -> dict[str, Any]:
     known = {"id": "s", "created_at": "2030-01-01T00:00Z", "resource_group": "g", "requested": {}}
     return {"sessions": [{**known, column: text}]}
+
+
+def _check_recipe(name: str, text: str) -> object:
+    return recipes.check_recipe({name: text})
 
 
 PERIOD = {
@@ -252,6 +258,16 @@ PARSERS: dict[str, list[Parser]] = {
     ],
     "cluster.group_options.check_options": [lambda t: group_options.check_options({"strategy": t})],
     "folders.storage_hosts.check_hosts": [lambda t: hosts.check_hosts({t: [t]})],
+    "cluster.recipes.check_recipe": [
+        lambda t: recipes.check_recipe({t: t}),
+        *(functools.partial(_check_recipe, name) for name in recipes.FILES),
+        lambda t: recipes.check_recipe({"Dockerfile": f"RUN {t}"}),
+        lambda t: recipes.check_recipe({"Dockerfile": f"ENV A={t}"}),
+    ],
+    "cluster.recipes.context_files": [lambda t: recipes.context_files({"apt.txt": t})],
+    "cluster.recipes.dockerfile_of": [
+        lambda t: recipes.dockerfile_of({"Dockerfile": f"RUN {t}"}, "a", [t])
+    ],
     "cluster.image_labels.check_preopen_ports": [
         lambda t: image_labels.check_preopen_ports([8000], {PORTS: t})
     ],

@@ -48,6 +48,7 @@ def hub(
         "DOCKER_HOST": docker_engine.host,
         "BAI_AGENT_CPU": "8",
         "BAI_AGENT_RUNTIME_IMAGE": runtime_image,
+        "BAI_BUILD_RECIPES": "1",
         "BAI_COMMIT_REGISTRY": "lab",
         "BAI_CONFIG": str(further),
         "BAI_REGISTRY_NETWORKS": "127.0.0.0/8",
@@ -186,6 +187,32 @@ async def test_a_commit_has_packages_but_no_folders_and_secrets(
     assert log_of(rest, batch).startswith("42\n")
     checked(rest.delete(path), 204)
     assert rest.get(path).status_code == 404
+
+
+def test_a_recipe_is_built_and_pushed(
+    hub: RunningHub, docker_engine: DockerEngine, registry: TlsRegistry, tmp_path: Path
+) -> None:
+    rest, recipe = hub.rest("user"), tmp_path / "recipe"
+    recipe.mkdir()
+    (recipe / "Dockerfile").write_text(
+        "FROM base\nRUN echo made-by-a-recipe > /opt/made && id -u >> /opt/made\n"
+    )
+    (recipe / "private.txt").write_text("not part of the recipe")
+    words = ("from-recipe", str(recipe), "--image", base_image(docker_engine))
+    shown = bai(hub, tmp_path, "custom-image", "build", *words, "-r", "cpu=1", "--wait")
+    assert "made-by-a-recipe" in shown and f"built {registry.host}/custom/user/" in shown
+    (made,) = checked(rest.get("/custom-images?name=from-recipe"), 200)["items"]
+    assert made["digest"].startswith("sha256:")
+    wait_for(rest, made["session_id"], "TERMINATED")
+
+    # A new session pulls the image from the registry.
+    docker_engine.run("rmi", "--force", made["image"])
+    job = {"name": "recipe-job", "type": "batch", "project": "default", "image": made["image"]}
+    job |= {"resources": {"cpu": "1", "mem": "512m"}, "startup_command": "cat /opt/made; id -un"}
+    batch = checked(rest.post("/sessions", json=job), 201)
+    assert wait_for(rest, batch["id"], "TERMINATED")["result"] == "success"
+    assert log_of(rest, batch) == "made-by-a-recipe\n0\nwork\n"
+    checked(rest.delete(f"/custom-images/{made['id']}"), 204)
 
 
 def contains(archive: Path, text: bytes) -> bool:

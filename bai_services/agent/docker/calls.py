@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 # Number of threads by kind of call; pools are separate, so that many pulls do not block queries.
 # Commits run one after another: the thread of a cancelled commit continues until Docker responds.
-POOLS = {"query": 8, "change": 8, "pull": 4, "commit": 1}
+POOLS = {"query": 8, "change": 8, "pull": 4, "commit": 1, "build": 2}
 
 
 class DockerCalls:

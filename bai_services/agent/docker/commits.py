@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import io
 import json
@@ -11,7 +12,9 @@ import tarfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import docker
@@ -21,12 +24,14 @@ from bai_services.core.errors import BaiError, Conflict, NotFound, StorageFull, 
 from bai_services.core.resources import MEM, format_amount
 
 from ..engine import ReportProgress
+from .builds import RunningStep, build_recipe
 from .calls import DockerCalls
 from .images import auth_config, digest_of
 
 log = logging.getLogger(__name__)
 
-COMMIT, PUSH = "commit", "push"
+COMMIT, BUILD, PUSH = "commit", "build", "push"
+OUTPUT = "output"
 # Fields of an image's configuration that a commit takes from the image of the session.
 KEPT_FIELDS = (
     "Cmd", "Entrypoint", "Env", "ExposedPorts", "Labels", "Shell", "StopSignal", "User",
@@ -39,8 +44,12 @@ async def commit(
     filters: Mapping[str, list[str]],
     request: CommitRequest,
     report_progress: ReportProgress,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Commit the container that ``filters`` find, and push the image if the request says so.
+    """Commit the container that ``filters`` find, or build the recipe from its image, and push the
+    image if the request says so.
+
+    ``variables`` are those of builds.
 
     Mounts are not part of a writable layer. The environment of the container has tokens and
     secrets, so the image gets the configuration of the session's image instead.
@@ -52,13 +61,21 @@ async def commit(
         Then, and after a cancellation, no image remains on this machine.
     """
     loop, cancelled = asyncio.get_running_loop(), threading.Event()
+    building = RunningStep(cancelled)
 
     def progress(stage: str, percent: int | None) -> None:
         loop.call_soon_threadsafe(report_progress, stage, request.image, percent)
 
+    def output(text: str) -> None:
+        loop.call_soon_threadsafe(report_progress, OUTPUT, text, None)
+
     def work(client: docker.APIClient) -> dict[str, Any]:
-        progress(COMMIT, None)
-        made = _commit(client, filters, request)
+        progress(BUILD if request.recipe else COMMIT, None)
+        if request.recipe:
+            percent = functools.partial(progress, BUILD)
+            made = _build(client, filters, request, variables, percent, output, building)
+        else:
+            made = _commit(client, filters, request)
         try:
             _require_wanted(cancelled)
             if request.is_pushed:
@@ -71,30 +88,68 @@ async def commit(
         return {"digest": digest_of(request.image, digests), **made}
 
     try:
-        return await calls.run("commit", work)
+        return await calls.run("build" if request.recipe else "commit", work)
     except docker.errors.APIError as error:
         text = str(error.explanation or error)
         if "no space left" in text.lower():
             raise StorageFull("the image does not fit on the disk of the machine") from error
-        raise Unavailable(f"the Docker engine rejected the commit: {text[:300]}") from error
+        raise Unavailable(f"the Docker engine rejected the request: {text[:300]}") from error
     finally:
         cancelled.set()
+        if request.recipe:
+            # The thread of a cancelled build waits for output.
+            with suppress(Unavailable):
+                await calls.run("change", building.kill)
+
+
+def _inspect(client: docker.APIClient, filters: Mapping[str, list[str]]) -> Any:
+    found = client.containers(filters=dict(filters))
+    if not found:
+        raise NotFound("the session does not run on this machine")
+    return client.inspect_container(found[0]["Id"])
+
+
+def _build(
+    client: docker.APIClient,
+    filters: Mapping[str, list[str]],
+    request: CommitRequest,
+    variables: Mapping[str, str],
+    report_percent: Callable[[int | None], object],
+    report_output: Callable[[str], object],
+    running: RunningStep,
+) -> dict[str, Any]:
+    """Build the recipe with the limits and the network of the session."""
+    container = _inspect(client, filters)
+    base = client.inspect_image(container["Image"])
+    unnamed = build_recipe(
+        client, request.recipe, container, variables, report_percent, report_output, running
+    )
+    try:
+        made = client.inspect_image(unnamed)
+        size = int(made.get("Size") or 0) - int(base.get("Size") or 0)
+        _check_size(size, request.max_bytes)
+        settings = {**(base.get("Config") or {}), "Env": (made.get("Config") or {}).get("Env")}
+        client.load_image(_archive(made, {"Config": settings}, request))
+    finally:
+        # The images of the steps remain: they are the cache of the next build.
+        client.remove_image(unnamed, noprune=True)
+    return {"size_bytes": int(made.get("Size") or 0)}
+
+
+def _check_size(size: int, max_bytes: int) -> None:
+    if max_bytes and size > max_bytes:
+        raise Conflict(
+            f"the session has changed {format_amount(MEM, size)} of its image; a commit may have "
+            f"at most {format_amount(MEM, max_bytes)}"
+        )
 
 
 def _commit(
     client: docker.APIClient, filters: Mapping[str, list[str]], request: CommitRequest
 ) -> dict[str, Any]:
-    found = client.containers(filters=dict(filters))
-    if not found:
-        raise NotFound("the session does not run on this machine")
-    container = client.inspect_container(found[0]["Id"])
+    container = _inspect(client, filters)
     base = client.inspect_image(container["Image"])
-    size = _layer_bytes(client, str(container["Id"]))
-    if request.max_bytes and size > request.max_bytes:
-        raise Conflict(
-            f"the session has changed {format_amount(MEM, size)} of its image; a commit may have "
-            f"at most {format_amount(MEM, request.max_bytes)}"
-        )
+    _check_size(_layer_bytes(client, str(container["Id"])), request.max_bytes)
     names = (entry.partition("=")[0] for entry in container["Config"].get("Env") or ())
     # Docker adds the variables of the container that are missing here, so they are set to "".
     # Only the short-lived image between the two steps has these names.

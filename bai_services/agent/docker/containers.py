@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import docker
@@ -24,6 +25,7 @@ from ..engine import Engine, Prepared, ReportProgress
 from ..folders.kernel_folders import LOG_LIMIT_BYTES
 from ..kernels import Kernel, Task
 from ..machine import detect_isolation
+from .builds import remove_old_cache
 from .calls import DockerCalls
 from .commits import commit
 from .container_usage import Meter, memory_bytes
@@ -64,6 +66,7 @@ class DockerEngine(Engine):
         endpoint: str,
         stop_grace_seconds: float,
         address: str = "",
+        build_variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """``endpoint`` is the engine's URL for the Hub; ``calls`` has the URL for the agent.
 
@@ -87,6 +90,7 @@ class DockerEngine(Engine):
         self._meter = Meter()
         self._session_of: dict[str, str] = {}
         self._stop_grace_seconds = stop_grace_seconds
+        self._build_variables = build_variables
 
     async def facts(self) -> dict[str, Any]:
         isolation = detect_isolation(self.name).isolation
@@ -281,7 +285,13 @@ class DockerEngine(Engine):
         # First record the use: an image whose commit is cancelled at its end can be discarded.
         await self._images.record_use(request.image)
         try:
-            return await commit(self._calls, self._filters(request), request, report_progress)
+            return await commit(
+                self._calls,
+                self._filters(request),
+                request,
+                report_progress,
+                self._build_variables,
+            )
         except BaseException:
             await self._images.forget(request.image)
             raise
@@ -292,6 +302,10 @@ class DockerEngine(Engine):
     async def remove_unused(self) -> None:
         await self._images.evict()
         await self._runtime.remove_unused()
+        try:
+            await self._calls.run("change", remove_old_cache)
+        except (Unavailable, docker.errors.APIError) as error:
+            log.warning("the cache of builds cannot be cleaned up: %s", error)
         for name in await self._networks.remove_unused(UNUSED_NETWORK_TIMEOUT_SECONDS):
             log.info("removed network %s, which had no container for a long time", name)
 

@@ -100,9 +100,35 @@ class DockerSettings(Configurable):
         """,
     ).tag(config=True)
 
+    build_variables = Unicode(
+        help="""
+        Variables for the commands of builds of recipes, separated by spaces, such as
+        `PIP_INDEX_URL=https://mirror.example.org/simple HTTPS_PROXY=http://proxy:3128`. Users can
+        read them, and they are not part of the images. Environment: `BAI_AGENT_BUILD_VARIABLES`.
+        """
+    ).tag(config=True)
+
     timeout_seconds = Float(
         30, min=1, help="Timeout of a call to the Docker engine, in seconds."
     ).tag(config=True)
+
+    def parsed_build_variables(self) -> dict[str, str]:
+        """Return the parsed ``build_variables``.
+
+        Raises
+        ------
+        InvalidRequest
+            If a word is not NAME=VALUE.
+        """
+        found: dict[str, str] = {}
+        for word in self.build_variables.split():
+            name, sign, value = word.partition("=")
+            if not sign or not name.isidentifier() or not name.isascii():
+                raise InvalidRequest(
+                    f"BAI_AGENT_BUILD_VARIABLES: {shown(word)!r} is not NAME=VALUE"
+                )
+            found[name] = value
+        return found
 
     def hub_endpoint(self) -> str:
         return self.endpoint or self.host

@@ -1,4 +1,4 @@
-"""`/custom-images` and `/sessions/{key}/commit`: images that users make from sessions."""
+"""`/custom-images` and `/sessions/{key}/commit`: images made from sessions and recipes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pydantic import Field
 
 from bai_services.core.cluster import custom_images as records
 from bai_services.core.cluster.custom_images import MAX_COMMIT_LABELS, CommitStatus, Visibility
+from bai_services.core.cluster.recipes import FILES, MAX_RECIPE_CHARACTERS
 from bai_services.core.listing import ListQuery, Page
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, ResponseModel
+from ..fields import Body, NameText, ResponseModel, ShortText, SlotsInput
 
 _TAG = "custom images"
 Description = Annotated[str, Field(max_length=512, pattern=r"^[^\x00]*$")]
@@ -31,6 +32,30 @@ class NewCommit(Body):
     labels: Annotated[dict[str, str], Field(max_length=MAX_COMMIT_LABELS)] = {}
 
 
+class NewBuild(NewCommit):
+    """``recipe``: contents of the files `apt.txt`, `environment.yml`, `requirements.txt` and
+    `Dockerfile`, at least one of them, each of at most 64 KiB.
+
+    ``image``: the base image; by default the project's. ``project``, ``resource_group`` and
+    ``resources`` are those of the session that reserves the resources of the build.
+    """
+
+    recipe: Annotated[
+        dict[NameText, Annotated[str, Field(max_length=MAX_RECIPE_CHARACTERS)]],
+        Field(min_length=1, max_length=len(FILES)),
+    ]
+    image: ShortText | None = None
+    project: NameText | None = None
+    resource_group: NameText | None = None
+    resources: SlotsInput = {}
+
+
+class BuildLog(ResponseModel):
+    """``log``: the last 64 KiB of the output."""
+
+    log: str
+
+
 class CustomImageChange(Body):
     """``visibility``: only superadmins set it to ``public``."""
 
@@ -40,9 +65,10 @@ class CustomImageChange(Body):
 
 
 class CustomImage(ResponseModel):
-    """A commit of a session, and its image.
+    """A commit of a session or a build of a recipe, and its image.
 
-    ``image_id`` is null until the commit is done. ``percent`` is null while the size is unknown.
+    ``image_id`` is null until the commit is done. ``is_built`` is true for the build of a recipe.
+    ``percent`` is null while the size is unknown.
     ``message`` is the reason for a failure.
     """
 
@@ -65,6 +91,7 @@ class CustomImage(ResponseModel):
     labels: dict[str, str]
     session_id: str
     session_name: str
+    is_built: bool
     agent_id: str
     status: CommitStatus
     percent: int | None
@@ -92,6 +119,16 @@ class CustomImagesHandler(APIHandler):
     async def get(self, query: ListQuery) -> Page[records.CustomImage]:
         return await self.manager.cluster.custom_images.page(self.caller, query)
 
+    @operation(
+        "Build a custom image from a recipe, if the installation allows it",
+        tag=_TAG,
+        body=NewBuild,
+        returns=CustomImage,
+        status=HTTPStatus.ACCEPTED,
+    )
+    async def post(self, body: NewBuild) -> records.CustomImage:
+        return await self.manager.cluster.custom_images.build(self.caller, body.given_fields())
+
 
 class CustomImageHandler(APIHandler):
     @operation("Read a custom image", tag=_TAG, returns=CustomImage)
@@ -107,6 +144,12 @@ class CustomImageHandler(APIHandler):
     @operation("Delete a custom image", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
         await self.manager.cluster.custom_images.delete(self.caller, key)
+
+
+class LogHandler(APIHandler):
+    @operation("Read the output of the build of a custom image", tag=_TAG, returns=BuildLog)
+    async def get(self, key: str) -> records.BuildLog:
+        return await self.manager.cluster.custom_images.log(self.caller, key)
 
 
 class CancelHandler(APIHandler):
@@ -126,6 +169,7 @@ ROUTES = [
     (r"/sessions/(?P<key>[^/]+)/commit", CommitHandler),
     ("/custom-images", CustomImagesHandler),
     (_KEY, CustomImageHandler),
+    (_KEY + "/log", LogHandler),
     (_KEY + "/cancel", CancelHandler),
     (_KEY + "/publication-request", PublicationHandler),
 ]

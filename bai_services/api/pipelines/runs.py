@@ -15,7 +15,6 @@ from bai_services.core.pipelines.results import RunApp
 
 from ..base import APIHandler, operation
 from ..fields import Body, NameText, ResponseModel
-from ..serving.bodies import EmptyBody
 from .pipelines import ONE_PIPELINE, ParameterValue
 
 _TAG = "pipelines"
@@ -32,12 +31,18 @@ class RunParameters(Body):
     parameters: Parameters = {}
 
 
-class NewRun(RunParameters):
+class Resumption(Body):
     """``accepts_files``: run a pipeline of a project although users with a lower role can change
     the files that its tasks execute.
     """
 
     accepts_files: bool = False
+
+
+class NewRun(RunParameters, Resumption):
+    """``accepts_files``: run a pipeline of a project although users with a lower role can change
+    the files that its tasks execute.
+    """
 
 
 class Answer(Body):
@@ -210,12 +215,14 @@ class ResumptionHandler(APIHandler):
     @operation(
         "Run the tasks of a failed or cancelled run that have not succeeded, again",
         tag=_TAG,
-        body=EmptyBody,
+        body=Resumption,
         returns=PipelineRun,
         status=HTTPStatus.ACCEPTED,
     )
-    async def post(self, key: str, body: EmptyBody) -> records.PipelineRun:
-        return await self.manager.pipelines.runs.resume(self.caller, key)
+    async def post(self, key: str, body: Resumption) -> records.PipelineRun:
+        return await self.manager.pipelines.runs.resume(
+            self.caller, key, accepts_files=body.accepts_files
+        )
 
 
 class AnswerHandler(APIHandler):

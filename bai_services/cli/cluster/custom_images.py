@@ -1,12 +1,17 @@
-"""`bai custom-image`: the images that users make from sessions."""
+"""`bai custom-image`: the images that users make from sessions and recipes."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
-from bai_services.core.cluster.custom_images import Visibility
+from bai_services.core.cluster.custom_images import OPEN_COMMITS, CommitStatus, Visibility
+from bai_services.core.cluster.recipes import FILES
+from bai_services.core.errors import Conflict, InvalidRequest
 
 from .. import output
 from ..command import (
@@ -19,13 +24,15 @@ from ..command import (
     page_query,
     segment,
 )
+from ..sessions.spec_options import parse_amounts
 
+POLL_SECONDS = 1.0
 COLUMNS = ("id", "name", "status", "percent", "visibility", "owner", "image", "message")
 
 
 @command_group("custom-image", epilog=example("bai custom-image list"))
 def custom_image() -> None:
-    """Manage images that were made with `bai session commit`."""
+    """Manage images that were made from sessions (`bai session commit`) or recipes."""
 
 
 @custom_image.command("list", epilog=example("bai custom-image list"))
@@ -40,6 +47,109 @@ async def list_custom_images(
     page = await connection.client.get("/custom-images", **query)
     empty = "no custom images; make one with: bai session commit SESSION NAME"
     output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
+
+
+@custom_image.command(
+    epilog=example(
+        "bai custom-image build my-tools .",
+        "bai custom-image build my-tools . --image python -r cpu=2 -r mem=4g --wait",
+    )
+)
+@click.argument("name")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--image", help="Base image; by default that of the project.")
+@click.option("--project", help="Project whose quota the build uses.")
+@click.option("--group", help="Resource group in which the image is built.")
+@click.option(
+    "-r", "--resource", "resources", multiple=True, metavar="SLOT=AMOUNT",
+    callback=parse_amounts,
+    help="Resources of the build; can be repeated.",
+)  # fmt: skip
+@click.option("--description", default="", help="Text that lists show beside the name.")
+@click.option(
+    "--visibility",
+    type=click.Choice([each.value for each in Visibility]),
+    default=Visibility.PRIVATE.value,
+    show_default=True,
+    help="Who may start sessions with the image.",
+)
+@click.option("--wait", is_flag=True, help="Print the output until the image is complete.")
+@json_option
+@connected
+async def build(
+    connection: Connection,
+    name: str,
+    directory: Path,
+    *,
+    image: str | None,
+    project: str | None,
+    group: str | None,
+    resources: Mapping[str, str],
+    description: str,
+    visibility: str,
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Build the custom image NAME from the recipe in DIRECTORY.
+
+    The recipe consists of apt.txt, environment.yml, requirements.txt and Dockerfile; at least one
+    of these files is needed. Other files of the directory are not read.
+    """
+    body: dict[str, Any] = {"name": name, "description": description, "visibility": visibility}
+    given = {"image": image, "project": project, "resource_group": group}
+    body |= {field: value for field, value in given.items() if value is not None}
+    if resources:
+        body["resources"] = dict(resources)
+    body["recipe"] = await asyncio.to_thread(_read_recipe, directory)
+    made = await connection.client.post("/custom-images", body)
+    shown = ""
+    while wait:
+        made = await connection.client.get(f"/custom-images/{made['id']}")
+        log = (await connection.client.get(f"/custom-images/{made['id']}/log"))["log"]
+        # The manager keeps only the end of a long output.
+        added = log[len(shown) :] if log.startswith(shown) else log
+        if added and not as_json:
+            output.print_log(added)
+        shown = log
+        if made["status"] not in OPEN_COMMITS:
+            break
+        await asyncio.sleep(POLL_SECONDS)
+    if made["status"] == CommitStatus.FAILED:
+        raise Conflict(f"the build failed: {made['message']}")
+    is_done = made["status"] == CommitStatus.DONE
+    text = (
+        f"built {made['image']}"
+        if is_done
+        else f"the build of {name} waits for resources; for its state, run: bai custom-image list"
+    )
+    output.print_done(text, made, as_json=as_json)
+
+
+def _read_recipe(directory: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in FILES:
+        path = directory / name
+        if path.is_file():
+            try:
+                found[name] = path.read_text()
+            except (OSError, UnicodeDecodeError) as error:
+                raise InvalidRequest(f"{path} cannot be read: {error}") from error
+    if not found:
+        raise InvalidRequest(f"{directory} has none of the files {', '.join(FILES)}")
+    return found
+
+
+@custom_image.command(epilog=example("bai custom-image log 6f1c…"))
+@click.argument("custom_id", metavar="ID")
+@json_option
+@connected
+async def log(connection: Connection, custom_id: str, *, as_json: bool) -> None:
+    """Print the output of the build of a custom image."""
+    found = await connection.client.get(f"/custom-images/{segment(custom_id)}/log")
+    if as_json:
+        output.print_json(found)
+    else:
+        output.print_log(found["log"])
 
 
 @custom_image.command(

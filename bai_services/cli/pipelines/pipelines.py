@@ -76,6 +76,14 @@ def _format_option(name: str) -> Callable[[_Command], _Command]:
     )
 
 
+_accept_files = click.option(
+    "--accept-files",
+    "accepts_files",
+    is_flag=True,
+    help="Accept files that users with a lower role can change.",
+)
+
+
 @command_group()
 def pipeline() -> None:
     """Define and run pipelines: tasks that depend on each other.
@@ -256,12 +264,7 @@ async def delete(connection: Connection, name: str, *, as_json: bool) -> None:
 @click.option(
     "-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter."
 )
-@click.option(
-    "--accept-files",
-    "accepts_files",
-    is_flag=True,
-    help="Accept files that users with a lower role can change.",
-)
+@_accept_files
 @click.option("--watch", "is_watched", is_flag=True, help="Show the tasks until the run ends.")
 @json_option
 @connected
@@ -436,11 +439,15 @@ async def cancel(connection: Connection, run_id: str, *, as_json: bool) -> None:
 
 @pipeline.command(epilog=example("bai pipeline resume 3f6a…"))
 @click.argument("run_id", metavar="RUN")
+@_accept_files
 @json_option
 @connected
-async def resume(connection: Connection, run_id: str, *, as_json: bool) -> None:
+async def resume(
+    connection: Connection, run_id: str, *, accepts_files: bool, as_json: bool
+) -> None:
     """Repeat the unsuccessful tasks of an ended run, and all tasks that depend on them."""
-    made = await connection.client.post(f"{_run_path(run_id)}/resumption", {})
+    body = {"accepts_files": accepts_files}
+    made = await connection.client.post(f"{_run_path(run_id)}/resumption", body)
     output.print_done(f"run {run_id} resumed", made, as_json=as_json)
 
 

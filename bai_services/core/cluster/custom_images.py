@@ -37,6 +37,7 @@ class Visibility(StrEnum):
 class CommitStatus(StrEnum):
     PENDING = "pending"
     COMMITTING = "committing"
+    BUILDING = "building"
     PUSHING = "pushing"
     DONE = "done"
     FAILED = "failed"
@@ -45,6 +46,7 @@ class CommitStatus(StrEnum):
 
 class CommitEvent(StrEnum):
     COMMIT_REPORTED = "commit-reported"
+    BUILD_REPORTED = "build-reported"
     PUSH_REPORTED = "push-reported"
     COMPLETED = "completed"
     BROKEN = "broken"
@@ -53,13 +55,14 @@ class CommitEvent(StrEnum):
 
 S, E = CommitStatus, CommitEvent
 
-OPEN_COMMITS = frozenset({S.PENDING, S.COMMITTING, S.PUSHING})
+OPEN_COMMITS = frozenset({S.PENDING, S.COMMITTING, S.BUILDING, S.PUSHING})
 # Transitions that are not listed are illegal.
 TRANSITIONS: Mapping[tuple[CommitStatus, CommitEvent], CommitStatus] = {
     (S.PENDING, E.COMMIT_REPORTED): S.COMMITTING,
     (S.COMMITTING, E.COMMIT_REPORTED): S.COMMITTING,
     # After a restart of the agent, the commit begins again.
     (S.PUSHING, E.COMMIT_REPORTED): S.COMMITTING,
+    **{(status, E.BUILD_REPORTED): S.BUILDING for status in OPEN_COMMITS},
     **{(status, E.PUSH_REPORTED): S.PUSHING for status in OPEN_COMMITS},
     **{(status, E.COMPLETED): S.DONE for status in OPEN_COMMITS},
     **{(status, E.BROKEN): S.FAILED for status in OPEN_COMMITS},
@@ -69,12 +72,13 @@ TRANSITIONS: Mapping[tuple[CommitStatus, CommitEvent], CommitStatus] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomImage:
-    """A commit of a session, and the image that it makes.
+    """A commit of a session or a build of a recipe, and the image that it makes.
 
     ``image``: the name of the image. ``image_id`` is None until the commit is done.
     ``base_image``: the image of the session. ``percent`` is None while the size is unknown.
     ``message``: the reason of a failure. ``is_publish_requested``: whether the owner asks an
-    administrator to publish the image.
+    administrator to publish the image. ``is_built``: whether the image is built from a recipe; the
+    session then only reserves the resources of the build.
     """
 
     id: str
@@ -96,6 +100,7 @@ class CustomImage:
     labels: Mapping[str, str]
     session_id: str
     session_name: str
+    is_built: bool
     agent_id: str
     status: str
     percent: int | None
@@ -105,8 +110,16 @@ class CustomImage:
 
 
 @dataclass(frozen=True, slots=True)
+class BuildLog:
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """A commit as the agent executes it. ``max_bytes`` limits the changes; 0: no limit."""
+    """A commit as the agent executes it. ``max_bytes`` limits the changes; 0: no limit.
+
+    ``recipe``: files of a recipe; with them, the image is built, from the image of the session.
+    """
 
     id: str
     session_id: str
@@ -116,6 +129,7 @@ class CommitRequest:
     max_bytes: int = 0
     is_pushed: bool = False
     auth: RegistryAuth | None = None
+    recipe: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> CommitRequest:
@@ -136,6 +150,7 @@ class CommitRequest:
                 max_bytes=int(item.get("max_bytes") or 0),
                 is_pushed=bool(item.get("is_pushed")),
                 auth=read_auth(item),
+                recipe={str(name): str(text) for name, text in (item.get("recipe") or {}).items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidRequest(f"a work item cannot be parsed: {error!r}") from error
@@ -150,6 +165,7 @@ class CommitRequest:
             "labels": dict(self.labels),
             "max_bytes": self.max_bytes,
             "is_pushed": self.is_pushed,
+            "recipe": dict(self.recipe),
         }
 
 

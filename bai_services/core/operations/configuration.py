@@ -86,6 +86,8 @@ def _days(variable: str, field: str, minimum: int = 0) -> ChangeableSetting:
 
 CHANGEABLE: Sequence[ChangeableSetting] = (
     _days("BAI_AUDIT_DAYS", "audit_days"),
+    ChangeableSetting("BAI_BUILD_RECIPES", Kind.SWITCH, "builds_recipes"),
+    _number("BAI_BUILD_TIMEOUT_SECONDS", "build_timeout_seconds", minimum=60),
     ChangeableSetting("BAI_MASK_USERS", Kind.SWITCH, "masks_users"),
     _number("BAI_MAX_FILE_BYTES", "max_file_bytes"),
     _number("BAI_MAX_OPEN_UPLOADS", "max_open_uploads", minimum=1),

@@ -94,7 +94,10 @@ class ScopeCaps:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A cap that a request would exceed. Amounts are strings, in the form that users write."""
+    """A cap that a request would exceed. Amounts are strings, in the form that users write.
+
+    ``is_permanent``: the request exceeds the cap even if nothing else uses it.
+    """
 
     scope: str
     scope_id: str
@@ -106,6 +109,7 @@ class Violation:
     message: str
     coded: CodedText  # the message; ``parts`` contains the scope
     scope_text: str  # the scope in messages
+    is_permanent: bool
 
     @property
     def coded_scope(self) -> CodedText:
@@ -212,12 +216,15 @@ def raise_if_violated(exceeded: Sequence[Violation]) -> None:
         raise QuotaExceeded(
             "; ".join(v.message for v in exceeded),
             violations=[violation_facts(v) for v in exceeded],
+            is_permanent=any(v.is_permanent for v in exceeded),
         )
 
 
 def violation_facts(violation: Violation) -> dict[str, Any]:
     """Return a violation as a JSON object, for the details of an error or a reason."""
-    return {**fields_of(violation), "coded": violation.coded.as_json()}
+    facts = {**fields_of(violation), "coded": violation.coded.as_json()}
+    del facts["is_permanent"]
+    return facts
 
 
 def amount_text(slot: str, amount: int) -> str:
@@ -264,6 +271,7 @@ def _violation(
         str(text),
         text,
         str(caps.coded),
+        amounts[0] > amounts[1],
     )
 
 

@@ -47,14 +47,16 @@ _OTHER = {
     "domain": projects.c.domain,
     "project": projects.c.name,
 }
+# Recipes and logs can be large, and only few readers need them.
+_COLUMNS = [c for c in custom_images.columns if c.name not in ("recipe", "log")]
 _ROWS = (
-    sa.select(*custom_images.columns, *(column.label(name) for name, column in _OTHER.items()))
+    sa.select(*_COLUMNS, *(column.label(name) for name, column in _OTHER.items()))
     .join_from(custom_images, users, custom_images.c.owner_id == users.c.id)
     .join(projects, custom_images.c.project_id == projects.c.id)
 )
 _LISTING = Listing(
     columns={
-        **{c.name: c for c in custom_images.columns if c.name not in ("labels", "kernel_id")},
+        **{c.name: c for c in _COLUMNS if c.name not in ("labels", "kernel_id")},
         **{name: column for name, column in _OTHER.items() if name != "owner_role"},
     },
     default_sort=("-created_at", "id"),
@@ -234,6 +236,31 @@ class CustomImageStore:
         async with self._db.read() as tx:
             rows = await tx.execute(_ROWS.where(_IS_OPEN).order_by(custom_images.c.created_at))
             return [CustomImageRow(**row) for row in rows.mappings()]
+
+    async def recipe(self, custom_id: str) -> Mapping[str, str]:
+        """Return the files of a recipe; empty if the image is a commit."""
+        async with self._db.read() as tx:
+            select = sa.select(custom_images.c.recipe).where(custom_images.c.id == custom_id)
+            return await tx.scalar(select) or {}
+
+    async def log(self, custom_id: str) -> str:
+        """Return the output of a build."""
+        async with self._db.read() as tx:
+            select = sa.select(custom_images.c.log).where(custom_images.c.id == custom_id)
+            return await tx.scalar(select) or ""
+
+    async def assign(self, row: CustomImageRow) -> None:
+        """Store the agent and the kernel of a build whose session has started."""
+        of_row = custom_images.update().where(
+            custom_images.c.id == row.id, custom_images.c.agent_id == "", _IS_OPEN
+        )
+        values = {
+            "agent_id": row.agent_id,
+            "kernel_id": row.kernel_id,
+            "architecture": row.architecture,
+        }
+        async with self._db.write() as tx:
+            await tx.execute(of_row.values(values))
 
     async def discarded_images(self) -> set[str]:
         """Return the names of images whose commit failed or was cancelled, or whose custom image

@@ -259,6 +259,10 @@ custom_images = sa.Table(
     sa.Column("message", sa.String(500), nullable=False, default=""),
     sa.Column("size_bytes", sa.BigInteger, nullable=False, default=0),
     sa.Column("digest", sa.String(128), nullable=False, default=""),
+    sa.Column("is_built", sa.Boolean, nullable=False, default=False),
+    # Files of the recipe, and the output of the build.
+    sa.Column("recipe", sa.JSON(none_as_null=True)),
+    sa.Column("log", sa.Text, nullable=False, default=""),
 )
 
 # Names of deleted custom images: agents remove their copies.

@@ -1,15 +1,18 @@
-"""Commit sessions to custom images; list, share and delete them."""
+"""Commit sessions to custom images, build them from recipes; list, share and delete them."""
 
 from __future__ import annotations
 
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
 from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.custom_images import (
+    BuildLog,
     CommitEvent,
     CommitRequest,
     CommitStatus,
@@ -20,12 +23,15 @@ from bai_services.core.cluster.custom_images import (
     custom_image_name,
     labels_of,
 )
+from bai_services.core.cluster.recipes import MAX_LOG_CHARACTERS, check_recipe
 from bai_services.core.cluster.registries import registry_host
-from bai_services.core.errors import Conflict, Forbidden, InvalidTransition, NotFound
+from bai_services.core.coded_text import TextTemplate
+from bai_services.core.errors import BaiError, Conflict, Forbidden, InvalidTransition, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import ResourceSlots
-from bai_services.core.sessions.lifecycle import SessionType, Status
+from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
+from bai_services.core.sessions.spec import spec_of
 from bai_services.db.cluster.custom_images import CustomImageRow, CustomImageStore
 from bai_services.db.cluster.image_pulls import ImagePullStore
 from bai_services.db.cluster.images import ImageRow, ImageStore
@@ -40,7 +46,9 @@ from .pull_secrets import PullSecrets
 
 COMMIT = "commit"
 DISCARD = "discard"
-PUSH_STAGE = "push"
+PUSH_STAGE, BUILD_STAGE = "push", "build"
+# The command of a session that reserves the resources of a build.
+WAIT_COMMAND = "exec sleep 86400"
 MAX_MESSAGE_CHARACTERS = 500
 MAX_DIGEST_CHARACTERS = 128
 # Another manager may have created commits, so the open ones are read again after this time.
@@ -61,11 +69,14 @@ class CustomImages:
         *,
         registry: str,
         max_bytes: int,
+        builds_recipes: bool,
+        build_timeout_seconds: int,
         wake: Callable[[Iterable[str]], None],
     ) -> None:
         """``registry``: name of the registry object for the images; empty: they stay on the agent.
 
         ``max_bytes``: largest changes of a session that a commit may have; 0: no limit.
+        ``builds_recipes``: whether users may build images from recipes.
         """
         self._store = CustomImageStore(context.database)
         self._images = ImageStore(context.database)
@@ -75,6 +86,8 @@ class CustomImages:
         self._secrets = secrets
         self._registry = registry
         self._max_bytes = max_bytes
+        self._builds_recipes = builds_recipes
+        self._build_timeout_seconds = build_timeout_seconds
         # Shorter in tests.
         self.discard_seconds = DISCARD_SECONDS
         self._wake = wake
@@ -169,6 +182,98 @@ class CustomImages:
         self._wake([agent_id])
         return _shown(made)
 
+    async def build(self, caller: Caller, spec: Mapping[str, Any]) -> CustomImage:
+        """Build an image from a recipe, in a batch session that reserves the resources.
+
+        The session waits in the queue like others. When it runs, its agent builds the recipe with
+        the session's limits and network, but without its folders, variables and credentials.
+
+        Raises
+        ------
+        Forbidden
+            If the installation does not build recipes, or the caller may not share the image so
+            widely.
+        InvalidRequest
+            If the name, a label or the recipe is not valid.
+        AlreadyExists
+            If the caller has a custom image with this name.
+        QuotaExceeded
+            If the caller or the project has too many custom images.
+        BaiError
+            The errors of ``Sessions.create``.
+        """
+        authorizer.require(caller, "custom-image.write")
+        if not self._builds_recipes:
+            raise Forbidden(
+                "this installation does not build images from recipes",
+                action="custom-image.write",
+            )
+        name, labels = check_custom_name(spec["name"]), check_commit_labels(spec.get("labels", {}))
+        recipe = check_recipe(spec["recipe"])
+        visibility = Visibility(spec.get("visibility", Visibility.PRIVATE))
+        custom_id = str(uuid.uuid4())
+        names = ("image", "project", "resource_group", "resources")
+        request = {field: spec[field] for field in names if spec.get(field)}
+        request |= {
+            "name": f"build-{name[:20].lower().strip('-_')}-{custom_id[:8]}",
+            "type": SessionType.BATCH,
+            "startup_command": WAIT_COMMAND,
+            "batch_timeout": self._build_timeout_seconds,
+        }
+        session, _ = await self._sessions.create(caller, spec_of(request))
+        try:
+            row = await self._sessions.find_visible(caller, session.id)
+            _require_sharing(caller, visibility, row.domain, row.project_id)
+            host = (await self._registries.find(self._registry)).host if self._registry else ""
+            now = self._clock()
+            values = {
+                "id": custom_id,
+                "created_at": now,
+                "changed_at": now,
+                "name": name,
+                "description": spec.get("description", ""),
+                "image": custom_image_name(host, row.owner, name, custom_id),
+                "base_image": row.image,
+                "architecture": row.architecture,
+                "owner_id": row.owner_id,
+                "project_id": row.project_id,
+                "visibility": visibility,
+                "is_publish_requested": False,
+                "labels": labels,
+                "session_id": row.id,
+                "session_name": row.name,
+                # Set when the session runs.
+                "kernel_id": "",
+                "agent_id": "",
+                "status": CommitStatus.PENDING,
+                "is_built": True,
+                "recipe": recipe,
+            }
+            entry = self._audit.entry(
+                caller,
+                "custom-image.build",
+                custom_id,
+                domain=row.domain,
+                owner_id=row.owner_id,
+                name=name,
+                image=values["image"],
+                visibility=visibility,
+            )
+            made = await self._store.create(values, entry)
+        except BaiError:
+            await self._end(session.id, name)
+            raise
+        self.forget()
+        return _shown(made)
+
+    async def log(self, caller: Caller, key: str) -> BuildLog:
+        """Return the output of a build, for users that may change its image."""
+        return BuildLog(await self._store.log((await self._changeable(caller, key)).id))
+
+    async def _end(self, session_id: str, name: str) -> None:
+        """End the session of a build."""
+        await self._sessions.end(session_id, TextTemplate.BUILD_ENDED.text(name=name))
+
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> CustomImage:
         """Rename a custom image, or change its description or visibility.
 
@@ -223,6 +328,8 @@ class CustomImages:
         entry = self._entry(caller, "cancel", row)
         changed = await self._store.apply(row.id, None, CommitEvent.CANCELLED, values, audit=entry)
         self.forget()
+        if row.is_built:
+            await self._end(row.session_id, row.name)
         return _shown(changed)
 
     async def delete(self, caller: Caller, key: str) -> None:
@@ -257,7 +364,7 @@ class CustomImages:
                 text = "the session ended before the commit was complete"
                 await self._store.fail_abandoned(self._clock(), text)
             by_agent: dict[str, list[CustomImageRow]] = {}
-            for row in rows:
+            for row in [assigned for one in rows if (assigned := await self._assigned(one))]:
                 by_agent.setdefault(row.agent_id, []).append(row)
             self._open = time.monotonic(), by_agent
         discarded = self._discarded
@@ -269,14 +376,37 @@ class CustomImages:
         ]
         return discards + [
             {
-                **self._request(row).to_json(),
+                **(await self._request(row)).to_json(),
                 "kind": COMMIT,
                 **await self._secrets.of_image(row.image),
             }
             for row in self._open[1].get(agent_id, ())
         ]
 
-    def _request(self, row: CustomImageRow) -> CommitRequest:
+    async def _assigned(self, row: CustomImageRow) -> CustomImageRow | None:
+        """Return a row with its agent; None if the session of its build does not run.
+
+        A build whose session has ended fails.
+        """
+        if not row.is_built:
+            return row
+        view = await self._session_store.with_kernels(row.session_id)
+        if view.row.status in ENDED:
+            text = "the session of the build ended before the image was complete"
+            values = {"changed_at": self._clock(), "message": text}
+            with suppress(InvalidTransition):
+                await self._store.apply(row.id, None, CommitEvent.BROKEN, values)
+            return None
+        if row.agent_id or view.row.status is not Status.RUNNING:
+            return row if row.agent_id else None
+        kernel, architecture = view.kernels[0], view.row.architecture
+        assigned = replace(
+            row, agent_id=kernel.agent_id or "", kernel_id=kernel.id, architecture=architecture
+        )
+        await self._store.assign(assigned)
+        return assigned
+
+    async def _request(self, row: CustomImageRow) -> CommitRequest:
         return CommitRequest(
             id=f"commit-{row.id}",
             session_id=row.session_id,
@@ -285,6 +415,7 @@ class CustomImages:
             labels=labels_of(row.labels, row.name, row.owner, row.id, row.base_image),
             max_bytes=self._max_bytes,
             is_pushed=not row.image.startswith("localhost/"),
+            recipe=await self._store.recipe(row.id) if row.is_built else {},
         )
 
     async def report(self, agent_id: str, report: Mapping[str, Any]) -> None:
@@ -298,10 +429,11 @@ class CustomImages:
         custom_id = str(report.get("work_id")).removeprefix("commit-")
         values: dict[str, Any] = {"changed_at": self._clock()}
         image = None
+        if isinstance(text := report.get("log"), str):
+            values["log"] = text.replace("\0", "")[-MAX_LOG_CHARACTERS:]
         if report["state"] == "progress":
             progress = report.get("progress") or {}
-            is_push = progress.get("stage") == PUSH_STAGE
-            event = CommitEvent.PUSH_REPORTED if is_push else CommitEvent.COMMIT_REPORTED
+            event = _STAGES.get(str(progress.get("stage")), CommitEvent.COMMIT_REPORTED)
             percent = progress.get("percent")
             values["percent"] = min(100, max(0, percent)) if isinstance(percent, int) else None
         elif report["state"] == "done":
@@ -320,11 +452,13 @@ class CustomImages:
             message = (report.get("error") or {}).get("message") or "the commit failed"
             values["message"] = str(message)[:MAX_MESSAGE_CHARACTERS]
         try:
-            await self._store.apply(custom_id, agent_id, event, values, image)
+            row = await self._store.apply(custom_id, agent_id, event, values, image)
         except InvalidTransition:
             raise NotFound("the commit has ended", id=custom_id) from None
         if report["state"] != "progress":
             self.forget()
+            if row.is_built:
+                await self._end(row.session_id, row.name)
 
     async def _image(self, row: CustomImageRow, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return the columns of the image that a commit registers."""
@@ -362,6 +496,12 @@ class CustomImages:
             name=row.name,
             **details,
         )
+
+
+_STAGES = {
+    PUSH_STAGE: CommitEvent.PUSH_REPORTED,
+    BUILD_STAGE: CommitEvent.BUILD_REPORTED,
+}
 
 
 def _require_sharing(caller: Caller, visibility: Visibility, domain: str, project_id: str) -> None:

@@ -82,6 +82,8 @@ def cluster_services(
         sessions.pull_secrets,
         registry=settings.commit_registry,
         max_bytes=settings.commit_max_bytes,
+        builds_recipes=settings.builds_recipes,
+        build_timeout_seconds=settings.build_timeout_seconds,
         wake=sessions.kernels.wake,
     )
     sessions.kernels.add_source(custom_images)

@@ -259,6 +259,10 @@ class PipelineRunner:
                     pipeline=row.pipeline,
                 )
             except (Unavailable, QuotaExceeded) as error:
+                if error.details.get("is_permanent"):
+                    # The task would wait forever, without a session that shows a reason.
+                    refused[run.task, run.index, run.attempt] = error.message[:_MAX_MESSAGE]
+                    continue
                 log.info("a task of run %s waits: %s", row.id, error.message)
                 self._postponed[row.id] = (now + POSTPONED_PAUSE, due)
                 break

@@ -202,11 +202,15 @@ class PipelineRuns:
         await self._change(caller, "cancel", row, decide)
         return (await self.get(caller, key)).run
 
-    async def resume(self, caller: Caller, key: str) -> PipelineRun:
+    async def resume(self, caller: Caller, key: str, *, accepts_files: bool = False) -> PipelineRun:
         """Repeat the tasks of an ended run that have not succeeded, and all tasks after them.
+
+        ``accepts_files``: the caller accepts files that users with a lower role can change.
 
         Raises
         ------
+        Forbidden
+            If the caller may not resume the run, or must accept the files of its pipeline.
         Conflict
             If the run has not ended, or has succeeded.
         QuotaExceeded
@@ -214,6 +218,10 @@ class PipelineRuns:
         """
         row = await self.find(caller, key)
         require_run(caller, "pipeline.write", row)
+        if not accepts_files:
+            # The files may have changed since the run was created.
+            pipeline = await self._pipelines.find(caller, row.pipeline_id)
+            await self._pipelines.require_trusted_files(caller, pipeline)
         _, plan, _ = await self._store.detail(row.id)
 
         def decide(status: RunStatus, tasks: Sequence[TaskRow]) -> Decision:

@@ -252,6 +252,23 @@ async def test_refused_session_fails_its_task(agent: FakeAgent, user: Client) ->
     assert "no image" in detail["task_runs"][0]["message"]
 
 
+async def test_task_above_a_quota_fails_and_does_not_wait(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    tasks = "tasks:\n- {name: fit, command: x, cluster_size: 3, cluster_mode: multi-node}\n"
+    await create(user, "cluster", tasks)
+    run = await user.post("/pipelines/cluster/runs", {})
+    detail = await wait_for_run(user, run["id"], "failed")
+    assert "may have at most 1" in detail["task_runs"][0]["message"]
+
+    policy = {"max_containers_per_session": 3}
+    await (await api.client("admin")).patch("/keypair-policies/default", policy)
+    run = await user.post("/pipelines/cluster/runs", {})
+    session = await user.get(f"/sessions/{await wait_for_session(user, run['id'], 'fit')}")
+    assert (session["type"], session["cluster_mode"]) == ("batch", "multi-node")
+    assert [one["hostname"] for one in session["kernels"]] == ["main1", "sub1", "sub2"]
+
+
 async def test_definition_is_versioned_and_frozen_in_runs(agent: FakeAgent, user: Client) -> None:
     made = await create(user, "versions", CHAIN)
     key = (await user.post("/pipelines/versions/runs", {}))["id"]

@@ -130,6 +130,13 @@ async def test_administrators_accept_files_that_members_can_change(
     run = await admin.post(runs, {"accepts_files": True})
     (entry,) = (await admin.get("/audit-log", action="pipeline.run", entity_id=run["id"]))["items"]
     assert entry["details"]["accepts_files"] is True
+    # The files may have changed since the run was created.
+    await admin.delete(f"/pipeline-runs/{run['id']}")
+    resumption = f"/pipeline-runs/{run['id']}/resumption"
+    with pytest.raises(Forbidden, match="can change the files") as refused:
+        await admin.post(resumption, {})
+    assert refused.value.details["action"] == "pipeline.accept-files"
+    await admin.post(resumption, {"accepts_files": True})
     # Nobody with a lower role can change the files.
     await admin.patch(folder, {"permission": "ro"})
     await admin.post(runs, {})

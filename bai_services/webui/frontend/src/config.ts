@@ -21,6 +21,7 @@ export interface Config {
   showsAgents: boolean;
   /** Whether names and e-mail addresses of users are masked on the screen. */
   masksUsers: boolean;
+  buildsRecipes: boolean;
 }
 
 function readConfig(): Config {

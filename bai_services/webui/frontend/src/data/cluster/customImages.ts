@@ -1,9 +1,12 @@
-import { useMutation } from '@tanstack/react-query';
+import { queryOptions, useMutation } from '@tanstack/react-query';
 import { api, unwrap } from '../client';
 import { queries } from '../queries';
 import type { components } from '../schema';
 
 export type NewCommit = components['schemas']['NewCommit'];
+export type NewBuild = components['schemas']['NewBuild'];
+
+const LOG_REFRESH_MILLIS = 2000;
 
 const refresh = () => queries.invalidateQueries({ queryKey: ['entities'] });
 
@@ -15,6 +18,23 @@ export function useCommit(session: string) {
     onSettled: refresh
   });
 }
+
+/** Build a custom image from a recipe. */
+export function useBuild() {
+  return useMutation({
+    mutationFn: (body: NewBuild) => unwrap(api.POST('/custom-images', { body })),
+    onSettled: refresh
+  });
+}
+
+/** The output of a build. */
+export const buildLogQuery = (id: string) =>
+  queryOptions({
+    queryKey: ['custom-images', id, 'log'],
+    queryFn: async () =>
+      (await unwrap(api.GET('/custom-images/{key}/log', { params: { path: { key: id } } }))).log,
+    refetchInterval: LOG_REFRESH_MILLIS
+  });
 
 export function useCancelCommit() {
   return useMutation({

@@ -130,7 +130,8 @@ export function useCancelRun(key: string) {
 
 export function useResumeRun(key: string) {
   return useMutation({
-    mutationFn: () => unwrap(api.POST('/pipeline-runs/{key}/resumption', { ...at(key), body: {} })),
+    mutationFn: (body: Schemas['Resumption']) =>
+      unwrap(api.POST('/pipeline-runs/{key}/resumption', { ...at(key), body })),
     onSettled: refresh
   });
 }

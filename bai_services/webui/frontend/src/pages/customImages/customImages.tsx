@@ -5,18 +5,27 @@ import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
 import type { Entity } from '../../components/entities/entity';
+import { BuildLog } from './BuildLog';
 import { meQuery, useIsReadOnly } from '../../data/accounts/me';
 import { useCancelCommit, useRequestPublication } from '../../data/cluster/customImages';
 import type { Item } from '../../data/entities';
 
-const STATUSES = ['pending', 'committing', 'pushing', 'done', 'failed', 'cancelled'] as const;
-const OPEN: readonly string[] = ['pending', 'committing', 'pushing'];
+const STATUSES = [
+  'pending',
+  'building',
+  'committing',
+  'pushing',
+  'done',
+  'failed',
+  'cancelled'
+] as const;
+const OPEN: readonly string[] = ['pending', 'building', 'committing', 'pushing'];
 const VISIBILITIES = ['private', 'project', 'public'] as const;
 const REFRESH_MILLIS = 10_000;
 
 const isOpen = (item: Item) => OPEN.includes(String(item['status']));
 
-/** Commits of sessions, and the images that they make. */
+/** Commits of sessions, builds of recipes, and their images. */
 export const CUSTOM_IMAGES: Entity = {
   name: 'custom-images',
   path: '/custom-images',
@@ -38,6 +47,7 @@ export const CUSTOM_IMAGES: Entity = {
     },
     { key: 'actions', render: item => <Actions item={item} /> },
     { key: 'description', isOptional: true },
+    { key: 'is_built', isOptional: true },
     { key: 'base_image', isSortable: true, isOptional: true },
     { key: 'session_name', isSortable: true, isOptional: true },
     { key: 'architecture', isSortable: true, isOptional: true },
@@ -123,22 +133,27 @@ function Actions({ item }: { item: Item }) {
   if (isReadOnly !== false) {
     return null;
   }
+  const log = item['is_built'] === true && isOwn && <BuildLog item={item} />;
   if (isOpen(item)) {
     return (
-      <Button
-        size="small"
-        loading={cancel.isPending}
-        onClick={() => cancel.mutate(id, { onError })}
-      >
-        {t('custom-images.cancel')}
-      </Button>
+      <Space wrap size="small">
+        <Button
+          size="small"
+          loading={cancel.isPending}
+          onClick={() => cancel.mutate(id, { onError })}
+        >
+          {t('custom-images.cancel')}
+        </Button>
+        {log}
+      </Space>
     );
   }
   if (item['status'] !== 'done') {
-    return null;
+    return log || null;
   }
   return (
     <Space wrap size="small">
+      {log}
       <Link to="/launch" search={{ request: { image: String(item['image']) } }}>
         {t('custom-images.start')}
       </Link>

@@ -13,13 +13,13 @@ import {
   runQuery,
   useAnswerTask,
   useCancelRun,
-  useResumeRun,
   type PipelineRun,
   type PipelineRunDetail,
   type TaskRun
 } from '../../data/pipelines/pipelines';
 import { Gantt } from './Gantt';
 import { isInside, nestedRuns, tasksOfRuns, type Nested } from './layout';
+import { ResumeRun } from './ResumeRun';
 import { Results } from './Results';
 import { RunApps } from './RunApps';
 import { Status } from './Status';
@@ -69,7 +69,6 @@ function Actions({ run }: { run: PipelineRun }) {
   const { message } = App.useApp();
   const { data: me } = useQuery(meQuery);
   const cancel = useCancelRun(run.id);
-  const resume = useResumeRun(run.id);
   const onError = (error: Error) => void message.error(error.message);
   const isOwner = me?.id === run.owner_id;
   const isAdmin = me?.role === 'admin' || me?.role === 'superadmin';
@@ -80,15 +79,7 @@ function Actions({ run }: { run: PipelineRun }) {
           {t('pipeline-runs.cancel')}
         </Button>
       )}
-      {['failed', 'cancelled'].includes(run.status) && isOwner && (
-        <Button
-          type="primary"
-          loading={resume.isPending}
-          onClick={() => resume.mutate(undefined, { onError })}
-        >
-          {t('pipeline-runs.resume')}
-        </Button>
-      )}
+      {['failed', 'cancelled'].includes(run.status) && isOwner && <ResumeRun run={run} />}
     </Flex>
   );
 }

@@ -1,14 +1,11 @@
 import { useState } from 'react';
-import { Alert, Checkbox, Flex, Form, Input, Modal, Skeleton } from 'antd';
+import { Form, Input, Modal, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
-import { ApiError } from '../../data/client';
+import { AcceptFiles } from './AcceptFiles';
+import { needsAcceptance } from './acceptance';
 import { pipelineQuery, useRunPipeline, type Pipeline } from '../../data/pipelines/pipelines';
-
-// In the details of an error: the request is allowed with `accepts_files`.
-const ACCEPT_FILES = 'pipeline.accept-files';
 
 type Parameter = Pipeline['parameters'][number];
 
@@ -36,7 +33,7 @@ export function StartRun({ pipelineId, onClose, onDone }: StartRunProps) {
       { onSuccess: made => onDone(made.id) }
     );
   };
-  const isRefused = run.error instanceof ApiError && run.error.details.action === ACCEPT_FILES;
+  const isRefused = needsAcceptance(run.error);
   // The question remains while the answer is sent.
   if (isRefused && !isAsked) {
     setAsked(true);
@@ -53,27 +50,7 @@ export function StartRun({ pipelineId, onClose, onDone }: StartRunProps) {
       confirmLoading={run.isPending}
       okButtonProps={{ disabled: isAsked && !accepts }}
     >
-      {isAsked && (
-        <Alert
-          type="warning"
-          showIcon
-          style={{ marginBottom: 16 }}
-          title={t('pipelines.accept-files-title')}
-          description={
-            <Flex vertical gap="small" align="start">
-              {t('pipelines.accept-files-text')}
-              {data?.folder && (
-                <Link to="/data" search={{ folder: data.folder }} target="_blank">
-                  {t('pipelines.accept-files-folder')}
-                </Link>
-              )}
-              <Checkbox checked={accepts} onChange={({ target }) => setAccepts(target.checked)}>
-                {t('pipelines.accept-files')}
-              </Checkbox>
-            </Flex>
-          }
-        />
-      )}
+      {isAsked && <AcceptFiles folder={data?.folder} isAccepted={accepts} onChange={setAccepts} />}
       {failure && <ErrorNotice error={failure} />}
       {!data && !error && <Skeleton active />}
       {data && (

@@ -1,0 +1,168 @@
+"""Builds of recipes with the builder of the Docker engine."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tarfile
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import docker
+
+from bai_services.core.cluster.recipes import (
+    CACHE_LABEL,
+    DOCKERFILE,
+    context_files,
+    dockerfile_of,
+)
+from bai_services.core.errors import Conflict, NotFound, Unavailable
+
+# Intermediate images are kept as a cache for this time.
+CACHE_LIFETIME = "168h"
+CPU_PERIOD = 100_000  # microseconds
+_MAX_ERROR = 300
+# Output of Docker, not of a step.
+_OF_DOCKER = ("Step ", " --->", "Removing intermediate container")
+_STEP = re.compile(r"Step (\d+)/(\d+) :")
+_RUNNING = re.compile(r" ---> Running in ([0-9a-f]{12,64})\s*")
+
+
+class RunningStep:
+    """The container in which Docker runs the current step of a build."""
+
+    def __init__(self, cancelled: threading.Event) -> None:
+        self._cancelled = cancelled
+        self._lock = threading.Lock()
+        self._container = ""
+
+    def begin(self, client: docker.APIClient, container: str) -> None:
+        """Note the container; end it if the build was cancelled."""
+        with self._lock:
+            self._container = container
+        self.require_wanted(client)
+
+    def require_wanted(self, client: docker.APIClient) -> None:
+        """Raise ``NotFound`` if the build was cancelled, and end the current step."""
+        if self._cancelled.is_set():
+            self.kill(client)
+            raise NotFound("the build was cancelled")
+
+    def kill(self, client: docker.APIClient) -> None:
+        """End the current step; Docker then ends the build and removes the container."""
+        with self._lock:
+            container, self._container = self._container, ""
+        if container:
+            # The step has ended.
+            with suppress(docker.errors.APIError):
+                client.kill(container)
+
+
+def build_recipe(
+    client: docker.APIClient,
+    recipe: Mapping[str, str],
+    container: Mapping[str, Any],
+    variables: Mapping[str, str],
+    report_percent: Callable[[int | None], object],
+    report_output: Callable[[str], object],
+    running: RunningStep,
+) -> str:
+    """Build a recipe from the image of a container; return the id of the new image.
+
+    The build has the container's limits of memory and CPU and its network, but none of its mounts
+    and variables. The build context contains only files of the recipe.
+
+    Raises
+    ------
+    InvalidRequest
+        If the recipe is malformed.
+    Conflict
+        If a step fails.
+    NotFound
+        If the build was cancelled.
+    """
+    text = dockerfile_of(recipe, str(container["Image"]), sorted(variables))
+    # The Python client of Docker has no limit of CPU time for builds.
+    response = client.post(
+        f"{client.base_url}/v{client.api_version}/build",
+        params=_options(container["HostConfig"], variables),
+        data=_context({DOCKERFILE: text, **context_files(recipe)}),
+        headers={"Content-Type": "application/x-tar"},
+        stream=True,
+        # Steps may run for a long time without output.
+        timeout=None,
+    )
+    with response:
+        if not response.ok:
+            raise Unavailable(f"the Docker engine rejected the build: {response.text[:_MAX_ERROR]}")
+        lines = (json.loads(line) for line in response.iter_lines() if line)
+        return _follow(client, lines, report_percent, report_output, running)
+
+
+def _options(host: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options of a build with the limits and the network of a container."""
+    options: dict[str, Any] = {"rm": True, "forcerm": True, "buildargs": json.dumps(variables)}
+    options["networkmode"] = host.get("NetworkMode") or "none"
+    if memory := host.get("Memory"):
+        options |= {"memory": memory, "memswap": memory}
+    if nano_cpus := host.get("NanoCpus"):
+        options |= {"cpuperiod": CPU_PERIOD, "cpuquota": nano_cpus * CPU_PERIOD // 10**9}
+    return options
+
+
+def _follow(
+    client: docker.APIClient,
+    lines: Iterable[Mapping[str, Any]],
+    report_percent: Callable[[int | None], object],
+    report_output: Callable[[str], object],
+    running: RunningStep,
+) -> str:
+    image, step, last = "", 0, ""
+    for line in lines:
+        running.require_wanted(client)
+        if "error" in line:
+            raise _failure(line, step, last)
+        text = str(line.get("stream") or "")
+        if text:
+            report_output(text)
+            if not text.startswith(_OF_DOCKER):
+                last = text.strip() or last
+        if found := _STEP.match(text):
+            step = int(found[1])
+            report_percent(min(99, 100 * (step - 1) // max(1, int(found[2]))))
+        if begun := _RUNNING.fullmatch(text):
+            running.begin(client, begun[1])
+        image = str((line.get("aux") or {}).get("ID") or image)
+    running.require_wanted(client)
+    if not image:
+        raise Conflict("the build ended without an image")
+    return image
+
+
+def _failure(line: Mapping[str, Any], step: int, last: str) -> Conflict:
+    code = (line.get("errorDetail") or {}).get("code")
+    if code:
+        shown = last.splitlines()[-1][:_MAX_ERROR] if last else ""
+        return Conflict(f"step {step} of the build failed with exit code {code}: {shown}")
+    return Conflict(f"the build failed: {str(line['error'])[:_MAX_ERROR]}")
+
+
+def remove_old_cache(client: docker.APIClient) -> None:
+    """Remove images of build steps that were created long ago."""
+    client.prune_images({"dangling": True, "label": [CACHE_LABEL], "until": CACHE_LIFETIME})
+
+
+def _context(files: Mapping[str, str]) -> io.BytesIO:
+    """Return the build context; the same files give the same context, so the cache is used."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, text in sorted(files.items()):
+            data = text.encode()
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(data), 0o644
+            tar.addfile(info, io.BytesIO(data))
+    buffer.seek(0)
+    return buffer
