@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0077"
-down_revision = "0072"
+revision = "0074"
+down_revision = "0073"
 
 
 def upgrade() -> None:
