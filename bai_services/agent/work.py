@@ -377,8 +377,10 @@ class WorkExecutor:
 
         The work item deletes this output.
         """
-        folder = next((f for f in self._folders.all() if f.kernel_id == task.kernel_id), None)
-        if folder is None or task.kind not in ("prepare", "remove", "stop", "terminate"):
+        if task.kind not in ("prepare", "remove", "stop", "terminate"):
+            return None
+        folder = self._folders.find(self._folder_of(task))
+        if folder is None or folder.kernel_id != task.kernel_id:
             return None
         is_before = task.kind == "prepare" and folder.attempt < task.attempt
         text = self._folders.log(folder.name) if folder.is_fenced or is_before else None
@@ -387,9 +389,12 @@ class WorkExecutor:
         return {"attempt": folder.attempt, "log": truncated(text, MAX_LOG_BYTES // 2)}
 
     def _folder_of(self, task: Task) -> str:
-        """Return the name of a kernel's folder. It is found by the kernel's id, because the work
-        item of a removal may have no host name.
+        """Return the name of a kernel's folder.
+
+        The work item of a removal may have no host name: its folder is found by the kernel's id.
         """
+        if task.kind not in ("remove", "stop"):
+            return task.folder
         names = [f.name for f in self._folders.all() if f.kernel_id == task.kernel_id]
         return names[0] if names else task.folder
 

@@ -13,6 +13,7 @@ from bai_services.core.sessions.lifecycle import Event
 from bai_services.db.tables.usage import usage_records
 from bai_services.db.usage.aggregates import UsageAggregateStore
 
+from .usage_oracle import check_usage
 from .world import GIB, NOW, World, make_world
 
 T0 = int(NOW.timestamp())
@@ -124,3 +125,10 @@ async def test_rebuild_changes_nothing_after_the_clock_was_set_back(world: World
     assert [r[5:] for r in waits] == [(0, 10), (30, 90)]
     await UsageAggregateStore(world.database).rebuild(None)
     assert [r for r in await records(world) if r[1] == "waiting"] == waits
+
+
+async def test_move_to_another_group_ends_a_wait(world: World) -> None:
+    row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
+    await world.sessions.move(row.id, Event.MOVED, world.advance(5))
+    world.advance(5)
+    await check_usage(world)

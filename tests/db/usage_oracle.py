@@ -89,7 +89,7 @@ async def integrated(world: World) -> Usage:
                     waited += 1
             if step is not None:
                 at, status = step.at, Status(step.to_status)
-                if waited and status is not Status.PENDING:
-                    usage[row.id, WAITING] += waited
-                    waited = 0
+                # A move to another resource group ends a wait, and the next wait begins.
+                usage[row.id, WAITING] += waited
+                waited = 0
     return Counter({key: amount for key, amount in usage.items() if amount})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
 from typing import Any
 
@@ -54,7 +55,7 @@ async def test_agent_launches_the_session_with_its_plan(
     plan = launch["plan"]
     assert plan["command"][-1] == "bai_labext.batch"
     assert (plan["environ"]["BAI_STARTUP_COMMAND"], plan["environ"]["A"]) == ("true", "1")
-    assert not await report(agent, launch, container_id="c1")
+    assert not await report(agent, launch, container_id="train-c")
     running = await wait_for_status(user, "train", "RUNNING")
     assert running["started_by"] == "agent"
     where = {"user": running["hub_user"], "server": running["hub_server"]}
@@ -79,7 +80,7 @@ async def test_order_is_repeated_until_it_is_reported(
     assert await agent.work() == []
     api.world.clock.advance(seconds=6)
     assert await order(agent) == launch
-    await report(agent, launch, container_id="c1")
+    await report(agent, launch, container_id="train-c")
     await wait_for_status(user, "train", "RUNNING")
     api.world.clock.advance(seconds=6)
     assert await agent.work() == []
@@ -127,7 +128,7 @@ async def test_resources_of_a_stopping_session_are_kept_until_the_agent_reports_
         await agent.beat([folder_of(launch)])
     assert (await user.get("/sessions/train"))["status"] == "TERMINATING"
     # The late report of the start does not make the session run.
-    await report(agent, launch, container_id="c1")
+    await report(agent, launch, container_id="train-c")
     assert (await user.get("/sessions/train"))["status"] == "TERMINATING"
     assert await report(agent, stop, end={**EXIT, "reason_code": "stopped", "exit_code": None})
     await wait_for_status(user, "train", "CANCELLED")
@@ -137,7 +138,7 @@ async def test_stopping_session_ends_when_its_folder_is_gone(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     launch = await prepared(agent, user)
-    await report(agent, launch, container_id="c1")
+    await report(agent, launch, container_id="train-c")
     await wait_for_status(user, "train", "RUNNING")
     await user.delete("/sessions/train")
 
@@ -153,7 +154,7 @@ async def test_end_in_a_heartbeat_ends_a_session_whose_report_was_lost(
     agent: FakeAgent, user: Client
 ) -> None:
     launch = await prepared(agent, user)
-    await report(agent, launch, container_id="c1")
+    await report(agent, launch, container_id="train-c")
     await wait_for_status(user, "train", "RUNNING")
     await agent.beat([FakeAgent.running(launch, is_running=False, exit_code=5)])
     stop = await order(agent)
@@ -167,21 +168,75 @@ async def test_reports_of_other_attempts_and_agents_are_ignored(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     launch = await prepared(agent, user)
-    assert not await report(agent, {**launch, "attempt": 1}, container_id="c1")
+    assert not await report(agent, {**launch, "attempt": 1}, container_id="train-c")
     other = FakeAgent(api.agent, "a2")
     await other.beat()
-    assert not await report(other, launch, container_id="c1")
+    assert not await report(other, launch, container_id="train-c")
     assert not await report(other, {**launch, "kind": "exit"}, end=EXIT)
     assert (await user.get("/sessions/train"))["status"] == "PREPARED"
     with pytest.raises(InvalidRequest):
-        await report(agent, {**launch, "attempt": 2**31}, container_id="c1")
+        await report(agent, {**launch, "attempt": 2**31}, container_id="train-c")
+
+
+async def test_reports_in_one_request_are_processed_in_order_and_fail_alone(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    for name in ("train-a", "train-b", "train-c"):
+        await user.post("/sessions", {"name": name, **BATCH})
+
+    async def orders(count: int) -> list[Item]:
+        items: list[Item] = []
+
+        async def have_all() -> bool:
+            items.extend(await agent.work(5))
+            return len(items) >= count
+
+        await wait_until_async(have_all, 60, "the orders")
+        return items
+
+    async def send(*reports: Item) -> list[Item]:
+        body = {"reports": list(reports)}
+        answer = await agent.client.post(f"/agents/{agent.id}/bulk-reports", body)
+        return list(answer["results"])
+
+    def done(item: Item, **facts: Any) -> Item:
+        names = ("kind", "session_id", "kernel_id", "attempt")
+        return {**{name: item[name] for name in names}, "state": "done", **facts}
+
+    accepted = {"is_removable": False, "error": None}
+    first, second, third = await orders(3)
+    unknown = {**first, "session_id": str(uuid.uuid4())}
+    ready = {"injection": {}, "can_launch": True}
+    failed = {**done(third), "state": "failed", "error": {"message": "no such image"}}
+    *results, rejected = await send(
+        done(first, **ready), done(second, **ready), failed, done(unknown, **ready)
+    )
+    assert results == [accepted] * 3
+    assert rejected["error"]["error"] == "not-found"
+    assert (await wait_for_status(user, "train-c", "ERROR"))["status_info"] == "no such image"
+
+    # The end of the first session follows its start, in the same request.
+    launched = {item["session_id"]: item for item in await orders(2)}
+    first, second = (launched[item["session_id"]] for item in (first, second))
+    started = [done(item, container_id="c") for item in (first, second)]
+    end = done({**first, "kind": "exit"}, end={**EXIT, "exit_code": 3}, log="out\n")
+    # A repeated report of the start changes nothing.
+    results = await send(*started, end, started[0])
+    assert [result["is_removable"] for result in results] == [False, False, True, False]
+    session = await wait_for_status(user, "train-a", "TERMINATED")
+    assert (session["result"], session["exit_code"]) == ("failure", 3)
+    history = (await user.get(f"/sessions/{session['id']}/history"))["items"]
+    assert [one["to_status"] for one in history][-2:] == ["RUNNING", "TERMINATED"]
+    assert (await user.get(f"/sessions/{session['id']}/logs"))["log"] == "out\n"
+    assert (await user.get("/sessions/train-b"))["status"] == "RUNNING"
+    assert await api.world.manager.sessions.records.check_consistency() == []
 
 
 async def test_session_of_a_lost_agent_ends_after_an_hour_and_its_kernel_is_removed(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     launch = await prepared(agent, user)
-    await report(agent, launch, container_id="c1")
+    await report(agent, launch, container_id="train-c")
     await wait_for_status(user, "train", "RUNNING")
     for step in (timedelta(seconds=20), timedelta(seconds=60), timedelta(hours=1, seconds=5)):
         api.world.clock.advance(seconds=step.total_seconds())
