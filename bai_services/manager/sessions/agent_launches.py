@@ -12,7 +12,7 @@ from bai_services.core.sessions.agent_launch import BY_AGENT
 from bai_services.core.sessions.end_reason import EndReason, SessionEnd
 from bai_services.core.sessions.lifecycle import ENDED, Event, Result, Status
 from bai_services.db.sessions.kernels import KernelStore, KernelWork, LaunchFacts
-from bai_services.db.sessions.rows import SessionKernels, SessionView
+from bai_services.db.sessions.rows import SessionKernels
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.transitions import Move, TransitionValues
 
@@ -70,7 +70,8 @@ class AgentLaunches:
                 orders.append(order)
         plans: dict[str, dict[str, Any]] = {}
         facts = await self._plans.facts_of(sorted(due)) if due else {}
-        for view in await self._store.views(sorted(due)):
+        found = await self._sessions.all_with_kernels(sorted(due)) if due else {}
+        for view in found.values():
             if (plan := await self._plan(view, facts.get(view.row.id))) is not None:
                 plans[view.row.id] = {"plan": plan}
                 if (trace := session_spans.context_of(view.row)) is not None:
@@ -81,7 +82,7 @@ class AgentLaunches:
                 orders.append({**due[session_id], **plans[session_id]})
         return orders
 
-    async def _plan(self, view: SessionView, facts: LaunchFacts | None) -> dict[str, Any] | None:
+    async def _plan(self, view: SessionKernels, facts: LaunchFacts | None) -> dict[str, Any] | None:
         """Return the launch plan; end the session and return None if it cannot be started."""
         row = view.row
         try:
