@@ -55,7 +55,7 @@ async def test_agent_launches_the_session_with_its_plan(
     plan = launch["plan"]
     assert plan["command"][-1] == "bai_labext.batch"
     assert (plan["environ"]["BAI_STARTUP_COMMAND"], plan["environ"]["A"]) == ("true", "1")
-    assert not await report(agent, launch, container_id="train-c")
+    assert not await report(agent, launch, container_id="c1")
     running = await wait_for_status(user, "train", "RUNNING")
     assert running["started_by"] == "agent"
     where = {"user": running["hub_user"], "server": running["hub_server"]}
@@ -80,7 +80,7 @@ async def test_order_is_repeated_until_it_is_reported(
     assert await agent.work() == []
     api.world.clock.advance(seconds=6)
     assert await order(agent) == launch
-    await report(agent, launch, container_id="train-c")
+    await report(agent, launch, container_id="c1")
     await wait_for_status(user, "train", "RUNNING")
     api.world.clock.advance(seconds=6)
     assert await agent.work() == []
@@ -128,7 +128,7 @@ async def test_resources_of_a_stopping_session_are_kept_until_the_agent_reports_
         await agent.beat([folder_of(launch)])
     assert (await user.get("/sessions/train"))["status"] == "TERMINATING"
     # The late report of the start does not make the session run.
-    await report(agent, launch, container_id="train-c")
+    await report(agent, launch, container_id="c1")
     assert (await user.get("/sessions/train"))["status"] == "TERMINATING"
     assert await report(agent, stop, end={**EXIT, "reason_code": "stopped", "exit_code": None})
     await wait_for_status(user, "train", "CANCELLED")
@@ -138,7 +138,7 @@ async def test_stopping_session_ends_when_its_folder_is_gone(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     launch = await prepared(agent, user)
-    await report(agent, launch, container_id="train-c")
+    await report(agent, launch, container_id="c1")
     await wait_for_status(user, "train", "RUNNING")
     await user.delete("/sessions/train")
 
@@ -154,7 +154,7 @@ async def test_end_in_a_heartbeat_ends_a_session_whose_report_was_lost(
     agent: FakeAgent, user: Client
 ) -> None:
     launch = await prepared(agent, user)
-    await report(agent, launch, container_id="train-c")
+    await report(agent, launch, container_id="c1")
     await wait_for_status(user, "train", "RUNNING")
     await agent.beat([FakeAgent.running(launch, is_running=False, exit_code=5)])
     stop = await order(agent)
@@ -168,14 +168,14 @@ async def test_reports_of_other_attempts_and_agents_are_ignored(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     launch = await prepared(agent, user)
-    assert not await report(agent, {**launch, "attempt": 1}, container_id="train-c")
+    assert not await report(agent, {**launch, "attempt": 1}, container_id="c1")
     other = FakeAgent(api.agent, "a2")
     await other.beat()
-    assert not await report(other, launch, container_id="train-c")
+    assert not await report(other, launch, container_id="c1")
     assert not await report(other, {**launch, "kind": "exit"}, end=EXIT)
     assert (await user.get("/sessions/train"))["status"] == "PREPARED"
     with pytest.raises(InvalidRequest):
-        await report(agent, {**launch, "attempt": 2**31}, container_id="train-c")
+        await report(agent, {**launch, "attempt": 2**31}, container_id="c1")
 
 
 async def test_reports_in_one_request_are_processed_in_order_and_fail_alone(
@@ -236,7 +236,7 @@ async def test_session_of_a_lost_agent_ends_after_an_hour_and_its_kernel_is_remo
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     launch = await prepared(agent, user)
-    await report(agent, launch, container_id="train-c")
+    await report(agent, launch, container_id="c1")
     await wait_for_status(user, "train", "RUNNING")
     for step in (timedelta(seconds=20), timedelta(seconds=60), timedelta(hours=1, seconds=5)):
         api.world.clock.advance(seconds=step.total_seconds())
