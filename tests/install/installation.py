@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from bai_services.system.ports import free_port, is_free
+from tests.install.debian_root import DebianRoot
 from tests.testbed.wait import wait_until
 
 HOST = "localhost"
@@ -70,11 +71,16 @@ def free_port_range(count: int) -> int:
 
 
 def run_bai_hub(
-    program: Path, *arguments: str | Path, code: int = 0, text: str = ""
+    program: Path,
+    *arguments: str | Path,
+    code: int = 0,
+    text: str = "",
+    machine: DebianRoot | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `bai-hub`; check its exit code."""
+    """Run `bai-hub` on this machine or on another one; check its exit code."""
+    enter = [*machine.enter(), "--"] if machine else []
     done = subprocess.run(
-        [str(program), *map(str, arguments)],
+        [*enter, str(program), *map(str, arguments)],
         env=clean_environment(),
         input=text,
         capture_output=True,
@@ -93,14 +99,16 @@ def clean_environment() -> dict[str, str]:
     }
 
 
-def _sandbox_command(unit: str) -> list[str]:
-    """Return a command prefix that hides the state folder, if the unit hides it."""
+def _sandbox_command(unit: str, machine: DebianRoot | None) -> list[str]:
+    """Return a command prefix for a process on a machine that hides what the unit hides."""
+    words = machine.enter() if machine else []
     hidden = re.search(r"^TemporaryFileSystem=(.*):ro$", unit, re.MULTILINE)
     if hidden is None:
-        return []
+        return [*words, "--"] if words else []
     readable = re.search(r"^BindReadOnlyPaths=(.*)$", unit, re.MULTILINE)
     assert readable is not None
-    words = ["bwrap", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev"]
+    if not words:
+        words = ["bwrap", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev"]
     words += ["--tmpfs", hidden[1]]
     for path in readable[1].split():
         words += ["--ro-bind", path, path]
@@ -116,6 +124,8 @@ class RunningInstallation:
     port: int
     certificate: Path
     password: str
+    # None: this machine.
+    machine: DebianRoot | None = None
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -131,7 +141,7 @@ class RunningInstallation:
         text = (self.folder / "systemd" / f"{name}.service").read_text()
         found = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)
         assert found is not None
-        return [*_sandbox_command(text), *found[1].split()]
+        return [*_sandbox_command(text, self.machine), *found[1].split()]
 
     def start(self, *components: str) -> None:
         """Start components (default: all), and wait until the installation responds."""

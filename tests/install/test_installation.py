@@ -1,4 +1,4 @@
-"""A production installation: init, the units' command lines, backup, and restore elsewhere."""
+"""A production installation from the wheel on a Debian machine, and its restoration on another."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.install import debian_root
 from tests.install.installation import (
     HOST,
     PROGRAM,
@@ -20,7 +21,9 @@ from tests.install.installation import (
     start_session,
     write_certificate,
 )
+from tests.testbed import ComponentMissing
 from tests.testbed.postgres import Postgres
+from tests.testbed.skip import skip_or_fail
 
 pytestmark = [pytest.mark.e2e, pytest.mark.postgres]
 
@@ -41,25 +44,29 @@ def two_databases(server: Postgres) -> Iterator[str]:
 
 
 def test_an_installation_serves_sessions_and_its_backup_is_restored_elsewhere(
-    tmp_path: Path, postgres_server: Postgres
+    tmp_path: Path, postgres_server: Postgres, wheel: Path
 ) -> None:
-    certificate, key = write_certificate(tmp_path / "tls")
-    password_file = tmp_path / "password"
+    shared = tmp_path / "shared"
+    certificate, key = write_certificate(shared / "tls")
+    password_file = shared / "password"
     password_file.write_text(f"{PASSWORD}\n")
-    backup = tmp_path / "hub.tar"
+    backup = shared / "hub.tar"
+    folder, state = shared / "etc", shared / "state"
+    try:
+        debian = debian_root.create(tmp_path / "debian", wheel, shared, postgres_server.folder)
+    except ComponentMissing as reason:
+        skip_or_fail("docker", reason)
     with two_databases(postgres_server) as first_url, two_databases(postgres_server) as second_url:
         first = free_port_range(6)
         options = ["--host", HOST, "--port", first + 5, "--internal-ports", first]
         options += ["--certificate", certificate, "--certificate-key", key, "--user", "root"]
-        options += ["--engine", "process", "--state", tmp_path / "state", "--database", first_url]
+        options += ["--engine", "process", "--state", state, "--database", first_url]
         options += ["--admin", "root-user", "--admin-email", "root@example.com"]
         options += ["--admin-password-file", password_file]
-        done = run_bai_hub(PROGRAM, "init", tmp_path / "etc", *map(str, options))
+        done = run_bai_hub(debian.program, "init", folder, *map(str, options), machine=debian)
         assert "root-user is a superadmin" in done.stdout
         assert "warning: with the engine process" in done.stderr
-        original = RunningInstallation(
-            tmp_path / "etc", tmp_path / "state", first + 5, certificate, PASSWORD
-        )
+        original = RunningInstallation(folder, state, first + 5, certificate, PASSWORD, debian)
         try:
             original.start()
             with original.rest() as rest:
@@ -71,7 +78,8 @@ def test_an_installation_serves_sessions_and_its_backup_is_restored_elsewhere(
                     url = f"{session['url']}api/contents/results/note.txt"
                     response = client.put(url, content=json.dumps(note))
                     assert response.status_code == 201, response.text
-                run_bai_hub(PROGRAM, "backup", backup, tmp_path / "etc", "--folders")
+                # The Debian root has no client of PostgreSQL.
+                run_bai_hub(PROGRAM, "backup", backup, folder, "--folders")
                 rest.delete(f"/sessions/{session['id']}")
         finally:
             original.stop()

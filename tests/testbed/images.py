@@ -61,7 +61,7 @@ def base_image(engine: DockerEngine) -> str:
     if chosen:
         return chosen
     if not has_image(engine, BASE):
-        with open(_base_archive(), "rb") as archive:
+        with open(base_archive(), "rb") as archive:
             repository, _, tag = BASE.partition(":")
             engine.client.api.import_image_from_data(
                 archive, repository=repository, tag=tag, changes=['CMD ["bash"]']
@@ -97,10 +97,23 @@ def ssh_image(engine: DockerEngine) -> str:
     return name
 
 
-def _base_archive() -> Path:
+def base_archive() -> Path:
+    """Return a tar archive of a Debian root with Python, which debootstrap builds once.
+
+    Raises
+    ------
+    ComponentMissing
+        If debootstrap is missing or fails.
+    """
     archive = cache_dir() / "bookworm.tar"
-    if archive.exists():
-        return archive
+    with open(cache_dir() / "bookworm.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not archive.exists():
+            _build_base_archive(archive)
+    return archive
+
+
+def _build_base_archive(archive: Path) -> None:
     if shutil.which("debootstrap") is None or os.geteuid() != 0:
         raise ComponentMissing("a base image requires debootstrap and root, or BAI_TESTBED_BASE")
     packages = "python3,python3-venv,ca-certificates"
@@ -114,7 +127,6 @@ def _base_archive() -> Path:
         unfinished = archive.with_suffix(".part")
         subprocess.run(["tar", "-C", str(root), "-cf", str(unfinished), "."], check=True)
         unfinished.rename(archive)
-    return archive
 
 
 def session_image(engine: DockerEngine) -> str:

@@ -33,7 +33,9 @@ DOCKER_DEMO_FILES = frozenset(
 
 # The files with tests that use the fixture `wheel`: it is built once instead of once per worker.
 WHEEL = "the wheel"
-WHEEL_FILES = frozenset(("tests/install/test_bundle.py", "tests/install/test_wheel.py"))
+WHEEL_FILES = frozenset(
+    f"tests/install/test_{name}.py" for name in ("bundle", "installation", "wheel")
+)
 UNITS = {DOCKER_DEMO: DOCKER_DEMO_FILES, WHEEL: WHEEL_FILES}
 UNIT_OF_FILE = {file: unit for unit, files in UNITS.items() for file in files}
 # Fixtures that only the files of a unit may use.
