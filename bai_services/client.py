@@ -242,15 +242,24 @@ def raise_for_status(host: str, status: int, content: bytes, location: str = "")
         return
     if status < HTTPStatus.BAD_REQUEST:
         raise errors.BaiError(f"{host} redirects to {location}; use that URL")
+    default = _BY_STATUS.get(status, errors.BaiError)
     try:
-        found = json.loads(content)
-        code, text, details = found["error"], found["message"], found.get("details") or {}
+        error = error_of(json.loads(content), default)
     except (ValueError, KeyError, TypeError):
         # Not a response of the manager, but of a proxy or the Hub.
-        cls = _BY_STATUS.get(status, errors.BaiError)
-        raise cls(f"{host} responded with status {status}") from None
-    cls = _ERRORS.get(code) or _BY_STATUS.get(status, errors.BaiError)
-    raise cls(text, **details)
+        raise default(f"{host} responded with status {status}") from None
+    raise error
+
+
+def error_of(
+    content: Mapping[str, Any], default: type[errors.BaiError] = errors.BaiError
+) -> errors.BaiError:
+    """Return the error that a response describes; ``default``: class for an unknown code.
+
+    Raise KeyError or TypeError if the format is different.
+    """
+    cls = _ERRORS.get(content["error"]) or default
+    return cls(content["message"], **(content.get("details") or {}))
 
 
 def is_local(host: str) -> bool:

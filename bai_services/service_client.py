@@ -45,6 +45,7 @@ class ServiceClient:
         return await self._call("GET", path, query=query, timeout_seconds=timeout_seconds)
 
     async def post(self, path: str, body: Any = None, timeout_seconds: float | None = None) -> Any:
+        """Send ``body``, which is sent as it is if it is JSON in bytes."""
         return await self._call("POST", path, body=body, timeout_seconds=timeout_seconds)
 
     async def put(self, path: str, body: Any = None) -> Any:
@@ -82,7 +83,7 @@ class ServiceClient:
         content: bytes | None = None
         headers: dict[str, str] = {}
         if body is not None:
-            content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+            content = body if isinstance(body, bytes) else to_json(body)
             headers["Content-Type"] = "application/json"
         tracing.inject(headers)
         seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
@@ -104,6 +105,11 @@ class ServiceClient:
             return json.loads(body_bytes) if body_bytes else None
         except ValueError:
             raise not_a_manager(self.url) from None
+
+
+def to_json(body: Any) -> bytes:
+    """Return the JSON text of a body."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _close_without_loop(session: ClientSession) -> None:

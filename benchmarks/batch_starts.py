@@ -6,7 +6,7 @@ All sessions are in the queue with the same start time, so their creation is not
 ``batch_starts_per_second`` counts from that time to the last start; meanwhile sessions also end,
 and release their resources. ``batch_ends_per_second`` counts to
 the last end. ``manager_cpu_ms_per_batch`` is the CPU time of the manager for all steps of one
-session, without its creation.
+session, without its creation; ``agent_cpu_ms_per_batch`` is that of its agent.
 """
 
 from __future__ import annotations
@@ -69,19 +69,24 @@ def rates(sessions: int, agents: int) -> dict[str, Any]:
             body = {"schedulable": False}
             admin.patch(f"/agents/{agent['id']}", json=body).raise_for_status()
         ids = [f"bench-{number}" for number in range(agents)]
-        for key in ids:
-            stack.enter_context(_agent(hub, folder, key, capacity=sessions))
+        processes = {
+            "agent": [
+                stack.enter_context(_agent(hub, folder, key, capacity=sessions)) for key in ids
+            ],
+            "manager": [hub.process_of("manager")],
+        }
         wait_until(lambda: _alive(admin) > agents, 60, "the agents")
-        manager = hub.process_of("manager")
-        _measure(admin, manager, "warm", WARM_UP_SESSIONS)
+        _measure(admin, processes, "warm", WARM_UP_SESSIONS)
         return {
-            **_measure(admin, manager, "bench", sessions),
+            **_measure(admin, processes, "bench", sessions),
             "batch_sessions": sessions,
             "batch_agents": agents,
         }
 
 
-def _measure(admin: httpx.Client, manager: psutil.Process, name: str, count: int) -> dict[str, Any]:
+def _measure(
+    admin: httpx.Client, processes: Mapping[str, Sequence[psutil.Process]], name: str, count: int
+) -> dict[str, Any]:
     # All sessions become eligible at the same time, when all of them are in the queue.
     starts_at = datetime.now(UTC) + timedelta(seconds=5 + count * CREATION_SECONDS)
     spec = {
@@ -111,7 +116,7 @@ def _measure(admin: httpx.Client, manager: psutil.Process, name: str, count: int
         time.sleep(0.5)
         return count_in("TERMINATED") == count
 
-    cpu_before = _cpu_seconds(manager)
+    before = {part: _cpu_seconds(of) for part, of in processes.items()}
     wait_until(have_ended, TIMEOUT_SECONDS, "the end of all sessions")
 
     def rate(field: str) -> float:
@@ -122,13 +127,16 @@ def _measure(admin: httpx.Client, manager: psutil.Process, name: str, count: int
     return {
         "batch_starts_per_second": rate("started_at"),
         "batch_ends_per_second": rate("terminated_at"),
-        "manager_cpu_ms_per_batch": round((_cpu_seconds(manager) - cpu_before) / count * 1000, 1),
+        **{
+            f"{part}_cpu_ms_per_batch": round((_cpu_seconds(of) - before[part]) / count * 1000, 1)
+            for part, of in processes.items()
+        },
     }
 
 
-def _cpu_seconds(process: psutil.Process) -> float:
-    spent = process.cpu_times()
-    return float(spent.user + spent.system)
+def _cpu_seconds(processes: Sequence[psutil.Process]) -> float:
+    spent = [process.cpu_times() for process in processes]
+    return float(sum(one.user + one.system for one in spent))
 
 
 def _alive(admin: httpx.Client) -> int:
@@ -136,7 +144,7 @@ def _alive(admin: httpx.Client) -> int:
 
 
 @contextmanager
-def _agent(hub: RunningHub, folder: Path, key: str, capacity: int) -> Iterator[None]:
+def _agent(hub: RunningHub, folder: Path, key: str, capacity: int) -> Iterator[psutil.Process]:
     home = folder / key
     home.mkdir()
     config = home / "agent.py"
@@ -156,7 +164,7 @@ def _agent(hub: RunningHub, folder: Path, key: str, capacity: int) -> Iterator[N
     with open(home / "log", "wb") as log:
         process = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
     try:
-        yield
+        yield psutil.Process(process.pid)
     finally:
         process.terminate()
         process.wait(30)

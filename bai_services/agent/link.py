@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from bai_services.client import error_of
 from bai_services.core.errors import BaiError, Unavailable
-from bai_services.service_client import ServiceClient
+from bai_services.service_client import ServiceClient, to_json
 
 log = logging.getLogger(__name__)
 
@@ -17,6 +20,8 @@ RESPONSE_TIMEOUT_SECONDS = 10.0
 # Time for which a final report is retried. If the report is not delivered, the manager sends the
 # work item again.
 REPORT_RETRY_SECONDS = 60.0
+# The manager accepts 1 MiB; a longer report has a request of its own.
+MAX_BATCH_BYTES = 512 * 1024
 FIRST_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 5.0
 
@@ -30,11 +35,17 @@ class Link:
     def __init__(self, client: ServiceClient, agent_id: str) -> None:
         self._client = client
         self._path = f"/agents/{agent_id}"
+        self._max_reports = 1
+        self._waiting: deque[_Waiting] = deque()
+        # One request at a time: while it runs, further reports wait and then share a request.
+        self._sending = asyncio.Lock()
 
     async def heartbeat(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
         response: Mapping[str, Any] = await self._client.post(
             f"{self._path}/heartbeat", dict(content), timeout_seconds=RESPONSE_TIMEOUT_SECONDS
         )
+        # An older manager accepts one report in a request.
+        self._max_reports = int(response.get("max_reports") or 1)
         return response
 
     async def work(self) -> Sequence[Mapping[str, Any]]:
@@ -81,8 +92,75 @@ class Link:
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
 
     async def _post_report(self, content: Mapping[str, Any]) -> bool:
-        response = await self._client.post(
-            f"{self._path}/reports", dict(content), timeout_seconds=RESPONSE_TIMEOUT_SECONDS
+        """Send a report, together with the reports that are waiting for the current request.
+
+        Return whether the kernel may be removed.
+        """
+        own = _Waiting(to_json(content), asyncio.get_running_loop().create_future())
+        self._waiting.append(own)
+        try:
+            async with self._sending:
+                while not own.result.done():
+                    await self._send(self._next_batch())
+            return await own.result
+        finally:
+            own.result.cancel()  # no effect unless this task is cancelled
+
+    def _next_batch(self) -> list[_Waiting]:
+        """Take the oldest waiting reports, within the limits of one request."""
+        batch: list[_Waiting] = []
+        size = 0
+        while self._waiting and len(batch) < self._max_reports:
+            size += len(self._waiting[0].content)
+            if batch and size > MAX_BATCH_BYTES:
+                break
+            one = self._waiting.popleft()
+            if not one.result.done():  # its task was not cancelled
+                batch.append(one)
+        return batch
+
+    async def _send(self, batch: Sequence[_Waiting]) -> None:
+        """Send reports, and set their results; an error of the request is the error of each."""
+        try:
+            for one, result in zip(batch, await self._results(batch), strict=True):
+                one.finish(result)
+        except BaiError as error:
+            for one in batch:
+                one.finish(error)
+        except BaseException:
+            for one in batch:
+                one.finish(Unavailable("the request was cancelled"))
+            raise
+
+    async def _results(self, batch: Sequence[_Waiting]) -> list[bool | BaiError]:
+        if len(batch) == 1:
+            response = await self._post("reports", batch[0].content)
+            # An older manager sends no response.
+            return [bool((response or {}).get("is_removable"))]
+        body = b'{"reports":[' + b",".join(one.content for one in batch) + b"]}"
+        response = await self._post("bulk-reports", body)
+        return [
+            error_of(result["error"]) if result["error"] else bool(result["is_removable"])
+            for result in response["results"]
+        ]
+
+    async def _post(self, name: str, body: bytes) -> Any:
+        return await self._client.post(
+            f"{self._path}/{name}", body, timeout_seconds=RESPONSE_TIMEOUT_SECONDS
         )
-        # An older manager sends no response.
-        return bool((response or {}).get("is_removable"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A report in JSON, and its result: whether the kernel may be removed."""
+
+    content: bytes
+    result: asyncio.Future[bool]
+
+    def finish(self, result: bool | BaiError) -> None:
+        if self.result.done():
+            return  # the task of this report was cancelled
+        if isinstance(result, BaiError):
+            self.result.set_exception(result)
+        else:
+            self.result.set_result(result)

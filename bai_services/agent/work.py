@@ -17,7 +17,7 @@ from bai_services import tracing
 from bai_services.core.cluster.image_probe import PARTS
 from bai_services.core.errors import BaiError, Conflict, NotFound, Unavailable
 from bai_services.core.resources import format_amount
-from bai_services.core.sessions.agent_launch import may_prepare
+from bai_services.core.sessions.agent_launch import Marker, may_prepare
 from bai_services.core.sessions.launch_plan import Mount
 from bai_services.core.sessions.logs import MAX_LOG_BYTES, truncated
 from bai_services.core.sessions.setup import SETUP_FILE, SETUP_FILE_VARIABLE
@@ -46,6 +46,8 @@ MOUNT_TIMEOUT_SECONDS = 10.0
 SLOW_LOG = timedelta(seconds=1)
 # Kinds of items that create or delete the folder and the container of a kernel.
 _EXCLUSIVE = frozenset({"prepare", "launch", "terminate", "remove", "stop"})
+# Kinds of items that delete the output of a kernel that has ended before.
+_WITH_EARLIER_LOG = frozenset({"prepare", "terminate", "remove", "stop"})
 T = TypeVar("T")
 
 
@@ -143,7 +145,8 @@ class WorkExecutor:
             if task.kind in _EXCLUSIVE:
                 lock = self._locks.setdefault(task.kernel_id, asyncio.Lock())
                 async with lock:
-                    earlier_log = await asyncio.to_thread(self._earlier_log, task)
+                    if task.kind in _WITH_EARLIER_LOG:
+                        earlier_log = await asyncio.to_thread(self._earlier_log, task)
                     facts = await handler(task)
             else:
                 facts = await handler(task)
@@ -169,15 +172,16 @@ class WorkExecutor:
 
     async def _prepare(self, task: Task) -> dict[str, Any]:
         granted = resolve_devices(task.devices, self._devices.by_id)
-        marker = await asyncio.to_thread(self._folders.marker, task.folder)
+        marker, has_folder = await asyncio.to_thread(self._remains, task)
         if not may_prepare(marker, task.attempt):
             raise Conflict(f"attempt {task.attempt} of session {task.session_id} has begun")
-        if await asyncio.to_thread(self._folders.path(task.folder).exists):
+        if has_folder:
             # The session resumes here, or this item is a repetition. The earlier preparation may
             # have had other devices.
             await self._clear(task)
         with tracing.step("check folders"):
-            await with_mount_timeout(_check_mounts, task)
+            if task.mounts:
+                await with_mount_timeout(_check_mounts, task)
         with tracing.step("prepare image and network"):
             async with ProgressReporter(self._link, task) as reporter:
                 prepared = await self._engine.prepare(task, reporter.report)
@@ -185,7 +189,8 @@ class WorkExecutor:
             home = await asyncio.to_thread(self._folders.create, task, prepared.uid, prepared.gid)
         # Store the grants before the injection, so that a removal always finds the devices to
         # release.
-        await asyncio.to_thread(self._grants.add, task, granted)
+        if granted:
+            await asyncio.to_thread(self._grants.add, task, granted)
         kinds, engine = self._devices.kinds, self._engine.name
         try:
             with tracing.step("prepare devices"):
@@ -198,7 +203,9 @@ class WorkExecutor:
         mounts = list(injection.mounts)
         if granted and engine == "docker":
             mounts += await asyncio.to_thread(self._write_resource_file, task, injection.environ)
-        mounts += map(Mount.from_json, await with_mount_timeout(self._folders.bind, task))
+        if task.mounts or has_folder:
+            # Bind mounts of an earlier preparation remain at most as long as its folder.
+            mounts += map(Mount.from_json, await with_mount_timeout(self._folders.bind, task))
         environ = dict(injection.environ)
         parts = prepared.parts
         if parts is not None:
@@ -226,6 +233,11 @@ class WorkExecutor:
             "can_launch": self._launches.is_offered,
             "fence_seconds": task.fence_seconds,
         }
+
+    def _remains(self, task: Task) -> tuple[Marker | None, bool]:
+        """Return the marker of an earlier preparation, and whether its folder exists."""
+        path = self._folders.path(task.folder)
+        return self._folders.marker(task.folder), path.exists()
 
     def _write_resource_file(self, task: Task, environ: Mapping[str, str]) -> list[Mount]:
         """Write the session's resource variables to a file and return the mount of the file.
@@ -377,8 +389,8 @@ class WorkExecutor:
 
         The work item deletes this output.
         """
-        folder = next((f for f in self._folders.all() if f.kernel_id == task.kernel_id), None)
-        if folder is None or task.kind not in ("prepare", "remove", "stop", "terminate"):
+        folder = self._folders.find(self._folder_of(task))
+        if folder is None or folder.kernel_id != task.kernel_id:
             return None
         is_before = task.kind == "prepare" and folder.attempt < task.attempt
         text = self._folders.log(folder.name) if folder.is_fenced or is_before else None
@@ -387,9 +399,13 @@ class WorkExecutor:
         return {"attempt": folder.attempt, "log": truncated(text, MAX_LOG_BYTES // 2)}
 
     def _folder_of(self, task: Task) -> str:
-        """Return the name of a kernel's folder. It is found by the kernel's id, because the work
-        item of a removal may have no host name.
+        """Return the name of a kernel's folder.
+
+        The work item of a removal may have no host name: its folder is found by the kernel's id.
         """
+        folder = self._folders.find(task.folder)
+        if task.kind not in ("remove", "stop") or (folder and folder.kernel_id == task.kernel_id):
+            return task.folder
         names = [f.name for f in self._folders.all() if f.kernel_id == task.kernel_id]
         return names[0] if names else task.folder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from traitlets import Float
@@ -75,7 +75,8 @@ class Running:
         )
 
     def to_state(self) -> dict[str, Any]:
-        return asdict(self)
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**state, "subs": tuple(sub.to_state() for sub in self.subs)}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Running:

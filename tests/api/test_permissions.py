@@ -411,6 +411,11 @@ TABLE = [
         "403 403 403 403 403 403 403 403 404",
         {"work_id": "x", "kind": "prepare", "session_id": "x", "kernel_id": "x", "state": "done"},
     ),
+    Row(
+        "POST /agents/{agent}/bulk-reports",
+        "403 403 403 403 403 403 403 403 ok",
+        {"reports": [{"kind": "prepare", "session_id": "x", "state": "done"}]},
+    ),
     Row("GET /agent-invitations", "ok ok ok 403 403 403 ok 403 403"),
     Row("POST /agent-invitations", "ok 403 403 403 403 403 403 403 403", {}),
     Row("GET /agent-invitations/{agent_invitation}", "ok ok ok 403 403 403 ok 403 403"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import tempfile
 from collections import Counter
@@ -18,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from bai_services.core.errors import AlreadyExists, InvalidTransition
 from bai_services.core.sessions.lifecycle import ENDED, OCCUPYING, Event, Status, next_status
+from bai_services.db.sessions.transitions import Move
 from bai_services.db.tables import cluster
 from bai_services.db.tables.sessions import allocations
 
@@ -124,21 +126,23 @@ class SessionMachine(RuleBasedStateMachine):
         self._check_first_pending_does_not_fit()
 
     @precondition(lambda self: self.known)
-    @rule(data=st.data(), event=st.sampled_from(EVENTS))
-    def move(self, data: st.DataObject, event: Event) -> None:
-        known = data.draw(st.sampled_from(self.known))
-        try:
-            expected: Status | None = next_status(known.status, event)
-        except InvalidTransition:
-            expected = None
-        try:
-            moved = self.run(self.world.sessions.move(known.id, event, self.world.advance()))
-        except InvalidTransition:
-            assert expected is None
-            return
-        assert moved.row.status == expected
-        assert moved.is_freed is (known.status in OCCUPYING and expected not in OCCUPYING)
-        known.status = moved.row.status
+    @rule(data=st.data())
+    def move_all(self, data: st.DataObject) -> None:
+        chosen = data.draw(st.lists(st.sampled_from(self.known), min_size=1, unique_by=id))
+        events = [data.draw(st.sampled_from(EVENTS)) for _ in chosen]
+        expected: dict[str, tuple[Status, bool]] = {}
+        for known, event in zip(chosen, events, strict=True):
+            with contextlib.suppress(InvalidTransition):
+                after = next_status(known.status, event)
+                is_freed = known.status in OCCUPYING and after not in OCCUPYING
+                expected[known.id] = (after, is_freed)
+        moves = [Move(known.id, event) for known, event in zip(chosen, events, strict=True)]
+        moved = self.run(self.world.sessions.move_all(moves, self.world.advance()))
+        assert {one.row.id: (one.row.status, one.is_freed) for one in moved} == expected
+        stored = {row.id: row for row in self.run(self.world.sessions.rows(sorted(expected)))}
+        assert {one.row.id: one.row for one in moved} == stored
+        for known in chosen:
+            known.status = expected.get(known.id, (known.status,))[0]
 
     @rule(
         scope=st.sampled_from(LIMITED),

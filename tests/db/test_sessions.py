@@ -28,7 +28,7 @@ from bai_services.db.sessions import dependencies
 from bai_services.db.sessions.dependencies import DependencyStore
 from bai_services.db.sessions.lost_agents import LostAgentStore
 from bai_services.db.sessions.session_insert import NewSession
-from bai_services.db.sessions.transitions import TransitionValues
+from bai_services.db.sessions.transitions import Move, TransitionValues
 from bai_services.db.tables import accounts, cluster, folders
 from bai_services.db.tables.folders import vfolder_mounts
 
@@ -57,7 +57,9 @@ async def test_move_all_skips_invalid_transitions_and_unknown_ids(world: World) 
         (await world.sessions.enqueue(world.new_session(name), NOW))[0].id for name in ("a1", "b1")
     ]
     await world.sessions.move(ids[0], Event.STOP_REQUESTED, NOW)
-    moved = await world.sessions.move_all([*ids, "nobody"], Event.STOP_REQUESTED, NOW)
+    moved = await world.sessions.move_all(
+        [Move(key, Event.STOP_REQUESTED) for key in [*ids, "nobody"]], NOW
+    )
     assert [(one.row.id, one.row.status) for one in moved] == [(ids[1], Status.CANCELLED)]
     assert moved[0].row == await world.sessions.find(ids[1])
     assert len(await world.sessions.history(ids[0])) == 1

@@ -120,24 +120,25 @@ class Folders:
 
     def all(self) -> list[KernelFolder]:
         """Return the existing folders that ``create`` has created, without unreadable ones."""
-        folders = []
-        for path in self._paths():
-            try:
-                kernel = json.loads((path / KERNEL_FILE).read_text())
-                folder = KernelFolder(
-                    str(kernel["session_id"]),
-                    str(kernel["kernel_id"]),
-                    str(kernel.get("hostname") or MAIN_HOST),
-                    kernel.get("is_kept") is True,
-                    int(kernel.get("attempt") or 0),
-                    kernel.get("fence_seconds"),
-                    kernel.get("is_fenced") is True,
-                )
-                if folder.name == path.name:
-                    folders.append(folder)
-            except (OSError, ValueError, KeyError, TypeError):
-                continue
-        return folders
+        folders = (self.find(path.name) for path in self._paths())
+        return [folder for folder in folders if folder is not None]
+
+    def find(self, name: str) -> KernelFolder | None:
+        """Return the folder with this name, unless it does not exist or is unreadable."""
+        try:
+            kernel = json.loads((self.path(name) / KERNEL_FILE).read_text())
+            folder = KernelFolder(
+                str(kernel["session_id"]),
+                str(kernel["kernel_id"]),
+                str(kernel.get("hostname") or MAIN_HOST),
+                kernel.get("is_kept") is True,
+                int(kernel.get("attempt") or 0),
+                kernel.get("fence_seconds"),
+                kernel.get("is_fenced") is True,
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return folder if folder.name == name else None
 
     def mark_fenced(self, name: str) -> None:
         """Record that a kernel was stopped because the manager could not be reached.

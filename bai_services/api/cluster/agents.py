@@ -12,9 +12,9 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from bai_services.core.cluster import records
 from bai_services.core.cluster.model import EngineName, check_device
-from bai_services.core.cluster.protocol import FIRST_PROTOCOL
+from bai_services.core.cluster.protocol import FIRST_PROTOCOL, MAX_REPORTS
 from bai_services.core.cluster.reported_facts import kernel_facts, storable_facts
-from bai_services.core.errors import InvalidRequest
+from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.sessions.end_reason import EndReason
@@ -186,7 +186,8 @@ class HeartbeatResponse(ResponseModel):
 
     ``hub_api_url``: URL of the Hub's API for sessions; agents that restrict the network of sessions
     must allow it. ``is_new``: the agent was unknown; its next heartbeat contains its settings.
-    ``protocol``: the manager's version of the agent protocol.
+    ``protocol``: the manager's version of the agent protocol. ``max_reports``: maximum number of
+    reports in one request.
     """
 
     deadline_seconds: int
@@ -194,6 +195,7 @@ class HeartbeatResponse(ResponseModel):
     hub_api_url: str
     is_new: bool
     protocol: int
+    max_reports: int
 
 
 class KernelEnd(_AgentBody):
@@ -256,6 +258,29 @@ class WorkReported(ResponseModel):
     """``is_removable``: the session has ended, and the agent may remove its kernel."""
 
     is_removable: bool
+
+
+class WorkReports(_AgentBody):
+    reports: Annotated[list[WorkReport], Field(min_length=1, max_length=MAX_REPORTS)]
+
+
+class ReportError(ResponseModel):
+    error: str
+    message: str
+    details: dict[str, Any]
+
+
+class ReportResult(ResponseModel):
+    """Result of one report; ``error`` is null unless this report was rejected."""
+
+    is_removable: bool
+    error: ReportError | None
+
+
+class ReportResults(ResponseModel):
+    """The results in the order of the reports."""
+
+    results: list[ReportResult]
 
 
 class WorkList(ResponseModel):
@@ -345,8 +370,31 @@ class ReportsHandler(APIHandler):
         returns=WorkReported,
     )
     async def post(self, key: str, body: WorkReport) -> dict[str, bool]:
-        is_removable = await self.manager.cluster.agents.report(self.caller, key, body.model_dump())
-        return {"is_removable": is_removable}
+        agents = self.manager.cluster.agents
+        (result,) = await agents.report(self.caller, key, [body.model_dump()])
+        if isinstance(result, BaiError):
+            raise result
+        return {"is_removable": result}
+
+
+class BulkReportsHandler(APIHandler):
+    @operation(
+        "Report on several work items",
+        tag=_TAG,
+        body=WorkReports,
+        returns=ReportResults,
+    )
+    async def post(self, key: str, body: WorkReports) -> dict[str, list[dict[str, Any]]]:
+        reports = [report.model_dump() for report in body.reports]
+        results = await self.manager.cluster.agents.report(self.caller, key, reports)
+        return {"results": [_result(result) for result in results]}
+
+
+def _result(result: bool | BaiError) -> dict[str, Any]:
+    if isinstance(result, BaiError):
+        error = {"error": result.code, "message": result.message, "details": result.details}
+        return {"is_removable": False, "error": error}
+    return {"is_removable": result, "error": None}
 
 
 def _wait_seconds(text: str) -> float:
@@ -368,4 +416,5 @@ ROUTES = [
     (_ONE + "/heartbeat", HeartbeatHandler),
     (_ONE + "/work", WorkHandler),
     (_ONE + "/reports", ReportsHandler),
+    (_ONE + "/bulk-reports", BulkReportsHandler),
 ]

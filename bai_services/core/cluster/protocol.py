@@ -9,6 +9,8 @@ PROTOCOL = 2
 FIRST_PROTOCOL = 1
 """Version of an agent or a manager that sends no version."""
 MAX_DIFFERENCE = 1
+MAX_REPORTS = 100
+"""Maximum number of reports in one request of an agent."""
 
 
 def is_supported(other: int, own: int = PROTOCOL) -> bool:

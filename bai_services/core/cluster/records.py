@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bai_services.core.cluster.protocol import PROTOCOL
+from bai_services.core.cluster.protocol import MAX_REPORTS, PROTOCOL
 from bai_services.core.resources import Caps, ResourceSlots
 
 
@@ -141,6 +141,7 @@ class HeartbeatResponse:
     hub_api_url: str
     is_new: bool
     protocol: int = PROTOCOL
+    max_reports: int = MAX_REPORTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

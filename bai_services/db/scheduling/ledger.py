@@ -25,7 +25,7 @@ from bai_services.core.sessions.resizing import HeldAmount
 from .. import bulk
 from ..cluster.shares_in_force import read_mixed_shares
 from ..tables.cluster import agent_slots, agents, devices
-from ..tables.sessions import allocations, scope_usage, sessions
+from ..tables.sessions import allocations, scope_usage
 from ..usage import record_writes
 from .caps import CHUNK
 
@@ -107,47 +107,30 @@ async def allocate(
         raise LostRace(f"device {mixed[0]} is now used with another share")
 
 
-async def release(tx: AsyncConnection, session_id: str, at: datetime) -> bool:
-    """Release all resources of a session; return whether the session had resources.
+async def release(
+    tx: AsyncConnection, scopes: Mapping[str, Sequence[Scope]], at: datetime
+) -> frozenset[str]:
+    """Release all resources of sessions, given with the scopes to which they are charged.
 
-    Idempotent: each row of the ledger is released only once, even by concurrent calls.
+    Return the sessions that had resources. Idempotent: each row of the ledger is released only
+    once, even by concurrent calls.
     """
-    freed = (
-        await tx.execute(
-            sa.update(allocations)
-            .where(allocations.c.session_id == session_id, allocations.c.freed_at.is_(None))
-            .values(freed_at=at)
-            .returning(
-                allocations.c.agent_id,
-                allocations.c.device_id,
-                allocations.c.slot,
-                allocations.c.amount,
-            )
-        )
-    ).all()
+    if not scopes:
+        return frozenset()
+    freed = (await tx.execute(_FREE, {"ids": sorted(scopes), "at": at})).all()
     if not freed:
-        return False
-    await record_writes.close_records(tx, session_id, at)
-    owner = (
-        await tx.execute(
-            sa.select(
-                sessions.c.domain,
-                sessions.c.project_id,
-                sessions.c.owner_id,
-                sessions.c.access_key,
-                sessions.c.resource_group,
-            ).where(sessions.c.id == session_id)
-        )
-    ).one()
-    scopes = scopes_of(*owner)
+        return frozenset()
+    released = frozenset(row.session_id for row in freed)
+    await record_writes.close_records(tx, sorted(released), at)
     changes = _CounterChanges()
-    changes.count_session(scopes, 1)
-    for agent_id, device_id, slot, amount in freed:
-        changes.count(scopes, agent_id, device_id, (slot, amount))
+    for session_id in released:
+        changes.count_session(scopes[session_id], 1)
+    for session_id, agent_id, device_id, slot, amount in freed:
+        changes.count(scopes[session_id], agent_id, device_id, (slot, amount))
     await _SCOPES.decrease(tx, changes.scope_rows())
     await _AGENT_SLOTS.decrease(tx, changes.agent_rows())
     await _DEVICES.decrease(tx, changes.device_rows())
-    return True
+    return released
 
 
 async def resize(
@@ -166,20 +149,8 @@ async def resize(
     LostRace
         If the difference exceeds a cap, or the capacity of the agent or a device.
     """
-    freed = (
-        await tx.execute(
-            sa.update(allocations)
-            .where(allocations.c.session_id == holder.session_id, allocations.c.freed_at.is_(None))
-            .values(freed_at=at)
-            .returning(
-                allocations.c.agent_id,
-                allocations.c.device_id,
-                allocations.c.slot,
-                allocations.c.amount,
-            )
-        )
-    ).all()
-    await record_writes.close_records(tx, holder.session_id, at)
+    freed = (await tx.execute(_FREE, {"ids": [holder.session_id], "at": at})).all()
+    await record_writes.close_records(tx, [holder.session_id], at)
     more, less = _CounterChanges(), _CounterChanges()
     before = {(row.device_id, row.slot): row.amount for row in freed}
     for device_id, slot, amount in holder.amounts:
@@ -272,6 +243,20 @@ async def _increase_scopes(
         scope_caps = caps.get(Scope(kind, key))
         limits[kind, key, slot] = None if scope_caps is None else scope_caps.limit(slot)
     await _SCOPES.increase(tx, [(*row, limits[row[:3]]) for row in rows])
+
+
+_FREE = (
+    sa.update(allocations)
+    .where(bulk.Among(allocations.c.session_id, "ids"), allocations.c.freed_at.is_(None))
+    .values(freed_at=sa.bindparam("at"))
+    .returning(
+        allocations.c.session_id,
+        allocations.c.agent_id,
+        allocations.c.device_id,
+        allocations.c.slot,
+        allocations.c.amount,
+    )
+)
 
 
 class _Counters:

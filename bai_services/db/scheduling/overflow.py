@@ -281,7 +281,9 @@ class OverflowStore:
             facts = transitions.TransitionValues(reason=reason)
             try:
                 moved = await transitions.apply(
-                    tx, move.session_id, Event.MOVED, at, facts=facts, expected=Status.PENDING
+                    tx,
+                    transitions.Move(move.session_id, Event.MOVED, facts, Status.PENDING),
+                    at,
                 )
             except InvalidTransition:
                 return None

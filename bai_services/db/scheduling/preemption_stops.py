@@ -17,7 +17,7 @@ from bai_services.core.sessions.lifecycle import Event, Status
 from ..audit import record
 from ..database import Database
 from ..notifications.events import raise_events
-from ..sessions.transitions import Transition, TransitionValues, apply
+from ..sessions.transitions import Move, Transition, TransitionValues, apply
 from ..tables.preemption import preemption_plans, preemption_victims
 from . import lease
 from .preemption import lock_sessions
@@ -100,7 +100,7 @@ async def _stop(
     is_requeued: bool,
 ) -> Transition:
     values = TransitionValues(reason=stop.reason, is_requeued_at_end=is_requeued)
-    moved = await apply(tx, session_id, Event.PREEMPTED, at, facts=values)
+    moved = await apply(tx, Move(session_id, Event.PREEMPTED, values), at)
     await tx.execute(
         sa.update(preemption_victims)
         .where(_victims.plan_id == plan_id, _victims.session_id == session_id)

@@ -170,7 +170,7 @@ class ResizeStore:
             size = resize.previous if error else resize.requested
             if row.status is Status.RUNNING:
                 held = await _held(tx, session_id)
-                kernel = (await read_kernels_of(tx, session_id))[0]
+                kernel = (await read_kernels_of(tx, [session_id]))[session_id][0]
                 await _hold(tx, row, kernel, held, size, at)
                 if devices and not error:
                     injection = _with_devices(kernel.injection or {}, devices)
@@ -251,7 +251,7 @@ async def _request(
     found = await _read(tx, session_id)
     if found is not None and found[1].state is ResizeState.PENDING:
         raise Conflict(f"session {row.name} is being resized", session=session_id)
-    kernel = (await read_kernels_of(tx, session_id))[0]
+    kernel = (await read_kernels_of(tx, [session_id]))[session_id][0]
     held = await _held(tx, session_id)
     wanted = resized(row.requested_slots, changes)
     limits = KernelLimits.of(kernel.injection or {}, kernel.usage or {})

@@ -19,6 +19,7 @@ from bai_services.core.sessions.resizing import Elasticity, SessionResize
 from bai_services.core.sessions.resolved_spec import ResolvedSpec
 
 from ..listing import JoinColumns, Listing, ValueGroup
+from ..scheduling.caps import CHUNK
 from ..scheduling.preemption import PreemptionWarning, read_warnings
 from ..tables.accounts import projects, users
 from ..tables.callbacks import session_callbacks
@@ -274,10 +275,15 @@ async def read_rows(tx: AsyncConnection, *conditions: sa.ColumnElement[bool]) ->
     return [row_of(row) for row in await tx.execute(select)]
 
 
-async def read_kernels_of(tx: AsyncConnection, session_id: str) -> tuple[KernelRow, ...]:
-    """Return the kernels of one session, main kernel first."""
-    rows = await tx.execute(_KERNELS_OF, {"ids": [session_id]})
-    return tuple(KernelRow(**row) for row in rows.mappings())
+async def read_kernels_of(tx: AsyncConnection, ids: Sequence[str]) -> Mapping[str, list[KernelRow]]:
+    """Return the kernels of each session, main kernel first."""
+    of_session: dict[str, list[KernelRow]] = defaultdict(list)
+    for start in range(0, len(ids), CHUNK):
+        rows = await tx.execute(_KERNELS_OF, {"ids": ids[start : start + CHUNK]})
+        for row in rows:
+            kernel = KernelRow(*row)
+            of_session[kernel.session_id].append(kernel)
+    return of_session
 
 
 async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[SessionView]:
@@ -286,10 +292,7 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
         return []
     ids = [row.id for row in rows]
     allocations_of = await _allocations_of(tx, ids)
-    of_session: dict[str, list[KernelRow]] = defaultdict(list)
-    kernel_rows = await tx.execute(_KERNELS_OF, {"ids": ids})
-    for kernel in (KernelRow(**row) for row in kernel_rows.mappings()):
-        of_session[kernel.session_id].append(kernel)
+    of_session = await read_kernels_of(tx, ids)
     awaited = await read_dependencies(tx, ids)
     running = [row.id for row in rows if row.status is Status.RUNNING]
     limits = await read_time_limits(tx, running) if running else {}

@@ -117,10 +117,14 @@ class SetupStore:
                 stored = await _secrets_of(tx, session_id)
         return stored or encrypted
 
-    async def secrets_of(self, session_id: str) -> str | None:
-        """Return the encrypted secrets of a session; None without secrets."""
+    async def secrets_of(self, session_ids: Sequence[str]) -> dict[str, str]:
+        """Return the encrypted secrets of sessions, by session id."""
+        found: dict[str, str] = {}
         async with self._db.read() as tx:
-            return await _secrets_of(tx, session_id)
+            for start in range(0, len(session_ids), CHUNK):
+                ids = session_ids[start : start + CHUNK]
+                found |= {key: text for key, text in await tx.execute(_SECRETS_OF, {"ids": ids})}
+        return found
 
     async def remove_secrets(self, before: datetime, limit: int) -> int:
         """Remove the secrets of at most ``limit`` sessions that ended before a time.
@@ -140,8 +144,8 @@ class SetupStore:
             return int(removed.rowcount)
 
 
-_SECRETS_OF = sa.select(session_secrets.c.encrypted).where(
-    session_secrets.c.session_id == sa.bindparam("of_session")
+_SECRETS_OF = sa.select(session_secrets.c.session_id, session_secrets.c.encrypted).where(
+    session_secrets.c.session_id.in_(sa.bindparam("ids", expanding=True))
 )
 _SETUPS = sa.select(setups).where(setups.c.id.in_(sa.bindparam("keys", expanding=True)))
 _ROLES = sa.select(users.c.id, users.c.role).where(
@@ -153,8 +157,8 @@ _MEMBERS = sa.select(memberships.c.user_id, memberships.c.project_id).where(
 
 
 async def _secrets_of(tx: AsyncConnection, session_id: str) -> str | None:
-    encrypted: str | None = await tx.scalar(_SECRETS_OF, {"of_session": session_id})
-    return encrypted
+    rows = (await tx.execute(_SECRETS_OF, {"ids": [session_id]})).all()
+    return str(rows[0].encrypted) if rows else None
 
 
 async def _read(tx: AsyncConnection, keys: Sequence[str]) -> dict[str, Setup]:

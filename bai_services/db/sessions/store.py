@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import fields
 from datetime import datetime
 
@@ -13,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.accounts.roles import Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.coded_text import CodedText
-from bai_services.core.errors import AlreadyExists, Conflict, InvalidTransition, NotFound
+from bai_services.core.errors import AlreadyExists, Conflict, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.scheduling.caps import SESSIONS
 from bai_services.core.scheduling.queue import Changes
@@ -50,7 +49,7 @@ from .rows import (
     row_of,
 )
 from .session_insert import NewSession
-from .transitions import Transition, TransitionValues, apply, texts_of
+from .transitions import Move, Transition, TransitionValues, apply, apply_all, texts_of
 
 AuditOf = Callable[[Sequence[NewSession]], AuditEntry]
 
@@ -128,10 +127,7 @@ class SessionStore:
         facts: TransitionValues | None = None,
         expected: Status | None = None,
     ) -> Transition:
-        """Apply an event to a session; release its resources if the new status needs no resources.
-
-        The row is written by compare-and-set; after a concurrent change, it is read again. Do not
-        pass ``Event.PLACED``, which ``QueueStore.commit`` applies.
+        """Apply an event to one session like ``move_all``.
 
         Raises
         ------
@@ -140,24 +136,22 @@ class SessionStore:
         InvalidTransition
             If the event is not valid in the session's status, or the status is not ``expected``.
         """
+        move = Move(session_id, event, facts or TransitionValues(), expected)
         async with self._db.write() as tx:
-            return await apply(
-                tx, session_id, event, at, facts=facts or TransitionValues(), expected=expected
-            )
+            return await apply(tx, move, at)
 
-    async def move_all(
-        self, session_ids: Sequence[str], event: Event, at: datetime
-    ) -> list[Transition]:
-        """Apply an event to each session like ``move``.
+    async def move_all(self, moves: Sequence[Move], at: datetime) -> list[Transition]:
+        """Apply one event to each session; release the resources that the new status does not need.
 
-        Skip sessions that do not exist, or for which the event is not valid.
+        Return the transitions. Sessions that do not exist, or for which the event is not valid, are
+        skipped. Do not pass ``Event.PLACED``, which ``QueueStore.commit`` applies. A transaction
+        has at most ``CHUNK`` moves, so that it does not hold its locks for long.
         """
         moved: list[Transition] = []
-        async with self._db.write() as tx:
-            # Lock in a fixed order, to avoid deadlocks.
-            for session_id in sorted(session_ids):
-                with suppress(NotFound, InvalidTransition):
-                    moved.append(await apply(tx, session_id, event, at, facts=TransitionValues()))
+        for start in range(0, len(moves), CHUNK):
+            async with self._db.write() as tx:
+                outcomes = await apply_all(tx, moves[start : start + CHUNK], at)
+            moved += [one for one in outcomes.values() if isinstance(one, Transition)]
         return moved
 
     async def end_instead_of_return(self, session_id: str) -> bool:
@@ -223,7 +217,15 @@ class SessionStore:
         """Return a session and its kernels; raise ``NotFound`` if the session does not exist."""
         async with self._db.read() as tx:
             row = await require_by_id(tx, session_id)
-            return SessionKernels(row, await read_kernels_of(tx, session_id))
+            kernels_of = await read_kernels_of(tx, [session_id])
+            return SessionKernels(row, tuple(kernels_of[session_id]))
+
+    async def all_with_kernels(self, ids: Sequence[str]) -> dict[str, SessionKernels]:
+        """Return sessions and their kernels by session id; skip unknown ids."""
+        async with self._db.read() as tx:
+            rows = await _rows_of(tx, ids)
+            kernels_of = await read_kernels_of(tx, [row.id for row in rows])
+            return {row.id: SessionKernels(row, tuple(kernels_of[row.id])) for row in rows}
 
     async def view(self, session_id: str) -> SessionView:
         """Return a session with all related rows; raise ``NotFound`` if it does not exist."""

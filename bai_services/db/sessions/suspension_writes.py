@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,6 +14,7 @@ from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.sessions.lifecycle import ENDED, Event, Status
 from bai_services.core.sessions.suspensions import Phase, Purpose
 
+from .. import bulk
 from ..tables.sessions import kernels, sessions
 from ..tables.suspensions import session_suspensions as suspensions
 
@@ -32,12 +34,16 @@ _KEEP_HOME = (
     )
     .values(home_agent_id=_AGENT_OF_MAIN)
 )
-_STOPPING = sa.select(suspensions).where(
-    suspensions.c.session_id == _ID,
-    suspensions.c.phase == Phase.STOPPING,
-    suspensions.c.purpose != Purpose.STOP,
+_AMONG = bulk.Among(suspensions.c.session_id, "ids")
+_STOPPING = sa.select(
+    suspensions.c.session_id,
+    suspensions.c.purpose,
+    suspensions.c.requested_by,
+    suspensions.c.expires_at,
+).where(_AMONG, suspensions.c.phase == Phase.STOPPING, suspensions.c.purpose != Purpose.STOP)
+_WITH_HOME = sa.select(sessions.c.id).where(
+    bulk.Among(sessions.c.id, "ids"), sessions.c.home_agent_id.is_not(None)
 )
-_HOME = sa.select(sessions.c.home_agent_id).where(sessions.c.id == _ID)
 _TIMES = ("requested_at", "deadline", "suspended_at")
 _AGAIN = sa.insert(suspensions).values(
     phase=Phase.SUSPENDED,
@@ -45,19 +51,44 @@ _AGAIN = sa.insert(suspensions).values(
     requested_by="manager",
     keeps_variables=False,
 )
-_FORGET = sa.delete(suspensions).where(suspensions.c.session_id == _ID)
+_FORGET = sa.delete(suspensions).where(_AMONG)
 _FORGET_OPEN = _FORGET.where(
     suspensions.c.phase != Phase.RESUMED, suspensions.c.purpose != Purpose.STOP
 )
-_UPDATE = sa.update(suspensions).where(suspensions.c.session_id == _ID)
-_STOP_OPEN = _UPDATE.where(
+_UPDATE = sa.update(suspensions).where(_AMONG)
+_STOP = _UPDATE.values(phase=Phase.STOPPING)
+_STOP_OPEN = _STOP.where(
     suspensions.c.phase == Phase.PREPARING, suspensions.c.purpose != Purpose.STOP
-).values(phase=Phase.STOPPING)
+)
+_SUSPEND = _UPDATE.values(phase=Phase.SUSPENDED, suspended_at=sa.bindparam("at"))
+_RESUME = _UPDATE.values(phase=Phase.RESUMED, resumed_at=sa.bindparam("at"))
 
 
-async def end_of_stop(
-    tx: AsyncConnection, session_id: str, event: Event
-) -> tuple[Event, CodedText | None]:
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """A suspension whose session is being stopped."""
+
+    purpose: Purpose
+    requested_by: str
+    expires_at: datetime | None
+
+
+async def read_stopping(tx: AsyncConnection, session_ids: Sequence[str]) -> dict[str, Stopping]:
+    """Return the suspensions of sessions that are being stopped, by session id."""
+    if not session_ids:
+        return {}
+    rows = await tx.execute(_STOPPING, {"ids": list(session_ids)})
+    return {key: Stopping(*values) for key, *values in rows}
+
+
+async def read_with_home(tx: AsyncConnection, session_ids: Sequence[str]) -> frozenset[str]:
+    """Return the sessions of which an agent keeps the home."""
+    if not session_ids:
+        return frozenset()
+    return frozenset((await tx.execute(_WITH_HOME, {"ids": list(session_ids)})).scalars())
+
+
+def end_of_stop(event: Event, stopping: Stopping | None) -> tuple[Event, CodedText | None]:
     """Return the event for a TERMINATING session after all its kernels have ended.
 
     If the session is being suspended or requeued, the result is ``SUSPENDED`` with a text for
@@ -66,15 +97,14 @@ async def end_of_stop(
     """
     if event not in (Event.EXITED, Event.FAILED, Event.ABORTED, Event.REQUEUED):
         return event, None
-    row = (await tx.execute(_STOPPING, {"of_session": session_id})).mappings().one_or_none()
-    if row is None or (event is Event.REQUEUED and row["purpose"] == Purpose.REQUEUE):
+    if stopping is None or (event is Event.REQUEUED and stopping.purpose == Purpose.REQUEUE):
         return event, None
-    return Event.SUSPENDED, _text(dict(row))
+    return Event.SUSPENDED, _text(stopping)
 
 
 async def forget_open(tx: AsyncConnection, session_id: str) -> bool:
     """Delete the suspension of a session that ends instead; return whether one existed."""
-    deleted = await tx.execute(_FORGET_OPEN, {"of_session": session_id})
+    deleted = await tx.execute(_FORGET_OPEN, {"ids": [session_id]})
     return deleted.rowcount > 0
 
 
@@ -83,46 +113,47 @@ async def keep_home(tx: AsyncConnection, session_id: str) -> None:
     await tx.execute(_KEEP_HOME, {"of_session": session_id})
 
 
-async def end_of_return(tx: AsyncConnection, session_id: str) -> Event:
-    """Return the event after a failed start: ``SUSPENDED`` if the session's home is kept."""
-    home = await tx.scalar(_HOME, {"of_session": session_id})
-    return Event.FAILED if home is None else Event.SUSPENDED
-
-
 async def follow(
-    tx: AsyncConnection, session_id: str, event: Event, step: tuple[Status, Status], at: datetime
+    tx: AsyncConnection, steps: Sequence[tuple[str, Event, Status, Status]], at: datetime
 ) -> None:
-    """Change the suspension of a session in the transaction of a transition.
+    """Change the suspensions of sessions in the transaction of their transitions.
 
-    ``step`` has the status before and after the event.
+    A step has the session id, the event, and the status before and after the event.
     """
-    before, after = step
-    of = {"of_session": session_id}
-    if after in ENDED:
-        await tx.execute(_FORGET, of)
-    elif event is Event.SUSPEND_REQUESTED:
-        await tx.execute(_UPDATE.values(phase=Phase.STOPPING), of)
-    elif event is Event.PREEMPTED:
-        # The preemption stops a session that is being suspended.
-        await tx.execute(_STOP_OPEN, of)
-    elif event is Event.SUSPENDED and before is not Status.TERMINATING:
-        # A resumed session could not start.
-        await tx.execute(_FORGET, of)
-        await tx.execute(_AGAIN, {"session_id": session_id} | dict.fromkeys(_TIMES, at))
-    elif event is Event.SUSPENDED:
-        await tx.execute(_UPDATE.values(phase=Phase.SUSPENDED, suspended_at=at), of)
-    elif event in (Event.RESUMED, Event.REQUEUED):
-        await tx.execute(_UPDATE.values(phase=Phase.RESUMED, resumed_at=at), of)
-    elif event is Event.STOP_REQUESTED:
-        # A permanent stop replaces the suspension.
-        await tx.execute(_FORGET_OPEN, of)
+    changes: dict[sa.Update | sa.Delete, list[str]] = defaultdict(list)
+    again = []
+    for session_id, event, before, after in steps:
+        is_failed_return = event is Event.SUSPENDED and before is not Status.TERMINATING
+        if is_failed_return:
+            again.append({"session_id": session_id} | dict.fromkeys(_TIMES, at))
+        if after in ENDED or is_failed_return:
+            changes[_FORGET].append(session_id)
+        elif event in _CHANGES:
+            changes[_CHANGES[event]].append(session_id)
+    for statement, ids in changes.items():
+        timed = statement in (_SUSPEND, _RESUME)
+        await tx.execute(statement, {"ids": ids} | ({"at": at} if timed else {}))
+    if again:
+        await tx.execute(_AGAIN, again)
 
 
-def _text(row: Mapping[str, Any]) -> CodedText:
-    if row["purpose"] == Purpose.REQUEUE:
+_CHANGES: Mapping[Event, sa.Update | sa.Delete] = {
+    Event.SUSPEND_REQUESTED: _STOP,
+    # The preemption stops a session that is being suspended.
+    Event.PREEMPTED: _STOP_OPEN,
+    Event.SUSPENDED: _SUSPEND,
+    Event.RESUMED: _RESUME,
+    Event.REQUEUED: _RESUME,
+    # A permanent stop replaces the suspension.
+    Event.STOP_REQUESTED: _FORGET_OPEN,
+}
+
+
+def _text(stopping: Stopping) -> CodedText:
+    if stopping.purpose == Purpose.REQUEUE:
         return TextTemplate.REQUEUED.text()
-    if row["expires_at"] is None:
-        return TextTemplate.SUSPENDED_BY.text(name=row["requested_by"])
+    if stopping.expires_at is None:
+        return TextTemplate.SUSPENDED_BY.text(name=stopping.requested_by)
     return TextTemplate.SUSPENDED_UNTIL.text(
-        name=row["requested_by"], ends_at=row["expires_at"].isoformat()
+        name=stopping.requested_by, ends_at=stopping.expires_at.isoformat()
     )

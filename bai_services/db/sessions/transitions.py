@@ -1,7 +1,8 @@
-"""Transitions of sessions by compare-and-set, with history and release of resources."""
+"""Transitions of sessions in sets, with history and release of resources."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.coded_text import CodedText
-from bai_services.core.errors import InvalidTransition
+from bai_services.core.errors import InvalidTransition, NotFound
 from bai_services.core.sessions.kernel_group import MAIN
 from bai_services.core.sessions.lifecycle import (
     ENDED,
@@ -25,13 +26,14 @@ from bai_services.core.sessions.lifecycle import (
 )
 from bai_services.core.sessions.suspensions import keeps_home
 
+from .. import bulk
 from ..scheduling import ledger
 from ..tables.folders import vfolder_mounts
 from ..tables.sessions import kernels, sessions, status_history
 from ..usage import record_writes
 from . import attempt_logs, suspension_writes
 from .resize_rows import end_resizes
-from .rows import SessionRow, require_by_id, stored_log
+from .rows import SELECT, SessionRow, row_of, stored_log
 
 # Length of the columns for reasons and status texts.
 TEXT_LIMIT = 1024
@@ -71,72 +73,190 @@ class Transition:
     is_freed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """An event to apply to a session; if ``expected`` is given, the session must be in it."""
+
+    session_id: str
+    event: Event
+    facts: TransitionValues = field(default_factory=TransitionValues)
+    expected: Status | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A transition to write, with the new values of the session's columns."""
+
+    row: SessionRow
+    event: Event
+    after: Status
+    facts: TransitionValues
+    values: dict[str, Any]
+
+    @property
+    def restarts(self) -> bool:
+        """Whether a stopped session will run again."""
+        return self.row.status is Status.TERMINATING and self.after not in ENDED
+
+
+Rejected = NotFound | InvalidTransition
+
 # Built once, at import; the values to write are bound parameters.
-_MOVE = sa.update(sessions).where(
-    sessions.c.id == sa.bindparam("of_session"), sessions.c.status == sa.bindparam("before")
-)
+_LOCK = bulk.RowLock(sessions, {"id": sa.String()})
+_ROWS = SELECT.where(bulk.Among(sessions.c.id, "ids"))
+_MOVE = sa.update(sessions).where(sessions.c.id == sa.bindparam("of_session"))
 _MAIN_KERNEL = sa.update(kernels).where(
     kernels.c.session_id == sa.bindparam("of_session"), kernels.c.role == MAIN
 )
-_STEP = sa.insert(status_history)
+_HISTORY = bulk.RowInsert(
+    status_history,
+    ["session_id", "event", "from_status", "to_status", "reason", "reason_coded"],
+    ["at"],
+)
+_UNMOUNT = sa.delete(vfolder_mounts).where(bulk.Among(vfolder_mounts.c.session_id, "ids"))
+_CLEAR_KERNELS = (
+    sa.update(kernels)
+    .where(bulk.Among(kernels.c.session_id, "ids"))
+    .values(
+        agent_id=None,
+        injection=None,
+        progress={},
+        launched_at=None,
+        container_id=None,
+        fence_seconds=None,
+        usage=None,
+        last_seen_at=None,
+    )
+)
 
 
-async def apply(
-    tx: AsyncConnection,
-    session_id: str,
-    event: Event,
+async def apply(tx: AsyncConnection, move: Move, at: datetime) -> Transition:
+    """Apply an event to one session; raise the error that ``apply_all`` would return."""
+    outcome = (await apply_all(tx, [move], at))[move.session_id]
+    if isinstance(outcome, Transition):
+        return outcome
+    raise outcome
+
+
+async def apply_all(
+    tx: AsyncConnection, moves: Sequence[Move], at: datetime
+) -> dict[str, Transition | Rejected]:
+    """Apply one event to each of at most ``CHUNK`` sessions; return the outcome by session id.
+
+    The rows of the sessions are locked first, so no session changes between the read and the write.
+    An event that is not valid changes nothing and does not affect the other sessions.
+    """
+    keys = sorted(move.session_id for move in moves)
+    await _LOCK.run(tx, [(key,) for key in keys])
+    rows = {row.id: row for row in map(row_of, await tx.execute(_ROWS, {"ids": keys}))}
+    ending = [key for key, row in rows.items() if row.status is Status.TERMINATING]
+    stopping = await suspension_writes.read_stopping(tx, ending)
+    failed = [move.session_id for move in moves if move.event is Event.FAILED]
+    starting = [key for key in failed if key in rows and rows[key].status in STARTING]
+    with_home = await suspension_writes.read_with_home(tx, starting)
+    outcomes: dict[str, Transition | Rejected] = {}
+    steps: list[_Step] = []
+    for move in sorted(moves, key=lambda move: move.session_id):
+        key = move.session_id
+        try:
+            if (row := rows.get(key)) is None:
+                raise NotFound(f"there is no session {key}", session=key)
+            steps.append(_step(row, move, at, stopping.get(key), has_home=key in with_home))
+        except (NotFound, InvalidTransition) as error:
+            outcomes[key] = error
+    if steps:
+        freed = await _write(tx, steps, at)
+        for step in steps:
+            columns = {k: v for k, v in step.values.items() if k != "live_name"}
+            moved = replace(step.row, **columns)
+            outcomes[moved.id] = Transition(moved, step.event, step.row.status, moved.id in freed)
+    return outcomes
+
+
+def _step(
+    row: SessionRow,
+    move: Move,
     at: datetime,
+    stopping: suspension_writes.Stopping | None,
     *,
-    facts: TransitionValues,
-    expected: Status | None = None,
-) -> Transition:
-    """Apply an event to a session (see ``SessionStore.move``)."""
-    while True:
-        row = await require_by_id(tx, session_id)
-        if expected not in (None, row.status):
-            raise InvalidTransition(
-                f"the session is {row.status}, not {expected}", status=row.status, event=event
-            )
-        event = end_event(
-            event,
-            row.status,
-            row.result,
-            has_run=row.started_at is not None,
-            is_requeued=row.is_requeued_at_end,
+    has_home: bool,
+) -> _Step:
+    """Return the transition of a session; raise ``InvalidTransition`` if the event is not valid."""
+    facts = move.facts
+    if move.expected not in (None, row.status):
+        raise InvalidTransition(
+            f"the session is {row.status}, not {move.expected}",
+            status=row.status,
+            event=move.event,
         )
-        if row.status is Status.TERMINATING:
-            event, text = await suspension_writes.end_of_stop(tx, session_id, event)
-            facts = facts if text is None else replace(facts, reason=text)
-        elif row.status in STARTING and event is Event.FAILED:
-            # The end of a session deletes its home; a failed resume must keep it.
-            event = await suspension_writes.end_of_return(tx, session_id)
-        if event is Event.ABORTED:
-            facts = replace(facts, result=None)
-        if event in (Event.REQUEUED, Event.SUSPENDED):
-            facts = replace(facts, result=None, exit_code=None)
-        after = next_status(row.status, event)
-        values = _values(row, after, at, facts)
-        if row.status is Status.TERMINATING and after not in ENDED:
-            size = await end_resizes(tx, session_id, at)
-            values |= {} if size is None else {"requested_slots": size}
-        moved = await tx.execute(_MOVE, {"of_session": row.id, "before": row.status, **values})
-        if moved.rowcount == 1:
-            break
-    await _write_step(tx, session_id, (event, row.status, after), at, facts.reason)
-    if row.status is Status.PENDING:
-        since = record_writes.wait_start(row.status_changed_at, row.starts_at)
-        await record_writes.write_waits(tx, {session_id: since}, at)
-    if kernel := _kernel_values(facts):
-        await tx.execute(_MAIN_KERNEL, {"of_session": session_id, **kernel})
-    if row.status is Status.TERMINATING and after not in ENDED:
-        reason = str(values["status_info"] or row.status_info)
-        await attempt_logs.end_attempt(tx, session_id, row.restart_count, at, reason)
-    if keeps_home(row.status, after):
-        await suspension_writes.keep_home(tx, session_id)
-    await suspension_writes.follow(tx, session_id, event, (row.status, after), at)
-    is_freed = await _release(tx, session_id, after, at)
-    values.pop("live_name", None)  # not a field of SessionRow
-    return Transition(replace(row, **values), event, row.status, is_freed)
+    event = end_event(
+        move.event,
+        row.status,
+        row.result,
+        has_run=row.started_at is not None,
+        is_requeued=row.is_requeued_at_end,
+    )
+    if row.status is Status.TERMINATING:
+        event, text = suspension_writes.end_of_stop(event, stopping)
+        facts = facts if text is None else replace(facts, reason=text)
+    elif row.status in STARTING and event is Event.FAILED and has_home:
+        # The end of a session deletes its home; a failed resume must keep it.
+        event = Event.SUSPENDED
+    if event is Event.ABORTED:
+        facts = replace(facts, result=None)
+    if event in (Event.REQUEUED, Event.SUSPENDED):
+        facts = replace(facts, result=None, exit_code=None)
+    after = next_status(row.status, event)
+    return _Step(row, event, after, facts, _values(row, after, at, facts))
+
+
+async def _write(tx: AsyncConnection, steps: Sequence[_Step], at: datetime) -> frozenset[str]:
+    """Write transitions, and what follows from them; return the sessions that freed resources."""
+    for step in steps:
+        if step.restarts:
+            size = await end_resizes(tx, step.row.id, at)
+            step.values.update({} if size is None else {"requested_slots": size})
+    await _update_each(tx, _MOVE, [(step.row.id, step.values) for step in steps])
+    await _HISTORY.run(
+        tx,
+        [
+            (step.row.id, step.event, step.row.status, step.after, *texts_of(step.facts.reason))
+            for step in steps
+        ],
+        at=at,
+    )
+    await record_writes.write_waits(
+        tx,
+        {
+            step.row.id: record_writes.wait_start(step.row.status_changed_at, step.row.starts_at)
+            for step in steps
+            if step.row.status is Status.PENDING
+        },
+        at,
+    )
+    of_kernels = [(step.row.id, _kernel_values(step.facts)) for step in steps]
+    await _update_each(tx, _MAIN_KERNEL, [(key, values) for key, values in of_kernels if values])
+    for step in steps:
+        if step.restarts:
+            reason = str(step.values["status_info"] or step.row.status_info)
+            await attempt_logs.end_attempt(tx, step.row.id, step.row.restart_count, at, reason)
+        if keeps_home(step.row.status, step.after):
+            await suspension_writes.keep_home(tx, step.row.id)
+    await suspension_writes.follow(
+        tx, [(step.row.id, step.event, step.row.status, step.after) for step in steps], at
+    )
+    return await _release(tx, [step for step in steps if step.after not in OCCUPYING], at)
+
+
+async def _update_each(
+    tx: AsyncConnection, update: sa.Update, rows: Sequence[tuple[str, dict[str, Any]]]
+) -> None:
+    """Run ``update`` for each session with its values."""
+    groups: dict[frozenset[str], list[dict[str, Any]]] = defaultdict(list)
+    for session_id, values in rows:
+        groups[frozenset(values)].append({"of_session": session_id, **values})
+    for group in groups.values():
+        await tx.execute(update, group)
 
 
 def texts_of(reason: str | CodedText) -> tuple[str, dict[str, Any] | None]:
@@ -213,52 +333,19 @@ def _kernel_values(facts: TransitionValues) -> dict[str, Any]:
     return values
 
 
-async def _release(tx: AsyncConnection, session_id: str, after: Status, at: datetime) -> bool:
-    """Release the mounts, agents and resources that a session must not have in status ``after``.
+async def _release(tx: AsyncConnection, steps: Sequence[_Step], at: datetime) -> frozenset[str]:
+    """Release the mounts, agents and resources of sessions that must not have them any more.
 
-    Return whether resources were released.
+    Return the sessions whose resources were released.
     """
-    if after in OCCUPYING:
-        return False
-    if after in ENDED:
-        await tx.execute(sa.delete(vfolder_mounts).where(vfolder_mounts.c.session_id == session_id))
-    else:
-        await tx.execute(
-            sa.update(kernels)
-            .where(kernels.c.session_id == session_id)
-            .values(
-                agent_id=None,
-                injection=None,
-                progress={},
-                launched_at=None,
-                container_id=None,
-                fence_seconds=None,
-                usage=None,
-                last_seen_at=None,
-            )
+    if ended := [step.row.id for step in steps if step.after in ENDED]:
+        await tx.execute(_UNMOUNT, {"ids": ended})
+    if waiting := [step.row.id for step in steps if step.after not in ENDED]:
+        await tx.execute(_CLEAR_KERNELS, {"ids": waiting})
+    scopes = {
+        row.id: ledger.scopes_of(
+            row.domain, row.project_id, row.owner_id, row.access_key, row.resource_group
         )
-    return await ledger.release(tx, session_id, at)
-
-
-async def _write_step(
-    tx: AsyncConnection,
-    session_id: str,
-    step: tuple[Event, Status, Status],
-    at: datetime,
-    reason: str | CodedText,
-) -> None:
-    """Insert ``step`` (event, status before, status after) into the history."""
-    event, before, after = step
-    text, coded = texts_of(reason)
-    await tx.execute(
-        _STEP,
-        {
-            "session_id": session_id,
-            "at": at,
-            "event": event,
-            "from_status": before,
-            "to_status": after,
-            "reason": text,
-            "reason_coded": coded,
-        },
-    )
+        for row in (step.row for step in steps)
+    }
+    return await ledger.release(tx, scopes, at)

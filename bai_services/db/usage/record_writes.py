@@ -221,7 +221,7 @@ _WRITE = bulk.RowInsertSelect(
 )
 _CLOSE = (
     sa.update(usage_records)
-    .where(_records.session_id == sa.bindparam("of_session"), _records.ended_at.is_(None))
+    .where(bulk.Among(_records.session_id, "ids"), _records.ended_at.is_(None))
     .values(
         ended_at=sa.case(
             (_records.started_at > sa.bindparam("end"), _records.started_at),
@@ -255,9 +255,9 @@ async def open_records(tx: AsyncConnection, allocated: Sequence[Allocated], at: 
     await _WRITE.run(tx, [(*key, start, None, *values) for key, values in held.items()])
 
 
-async def close_records(tx: AsyncConnection, session_id: str, at: datetime) -> None:
-    """End the open records of a session."""
-    await tx.execute(_CLOSE, {"of_session": session_id, "end": int(at.timestamp())})
+async def close_records(tx: AsyncConnection, session_ids: Sequence[str], at: datetime) -> None:
+    """End the open records of sessions."""
+    await tx.execute(_CLOSE, {"ids": list(session_ids), "end": int(at.timestamp())})
 
 
 def wait_start(pending_since: datetime, starts_at: datetime | None) -> datetime:

@@ -21,7 +21,7 @@ from bai_services.core.cluster.records import (
     HeartbeatResponse,
     ListedDevice,
 )
-from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
+from bai_services.core.errors import BaiError, Forbidden, InvalidRequest, NotFound, Unavailable
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import ResourceSlots, format_amount
@@ -54,7 +54,9 @@ class AgentWork(Protocol):
 
     async def work(self, agent_id: str, wait_seconds: float) -> Sequence[Mapping[str, Any]]: ...
 
-    async def report(self, agent_id: str, report: Mapping[str, Any]) -> bool: ...
+    async def report(
+        self, agent_id: str, reports: Sequence[Mapping[str, Any]]
+    ) -> list[bool | BaiError]: ...
 
 
 class WorkReports(Protocol):
@@ -182,19 +184,34 @@ class Agents:
         await self._require_known(agent_id)
         return await self._kernels.work(agent_id, wait_seconds)
 
-    async def report(self, caller: Caller, agent_id: str, report: Mapping[str, Any]) -> bool:
-        """Process a report on a work item; outdated reports are ignored.
+    async def report(
+        self, caller: Caller, agent_id: str, reports: Sequence[Mapping[str, Any]]
+    ) -> list[bool | BaiError]:
+        """Process reports on work items, in order for each session; ignore outdated reports.
 
-        Return whether the agent may remove the kernel, because its session has ended.
+        Return for each report whether the agent may remove the kernel, because its session has
+        ended; or the error of this report, which does not affect the others.
         """
         require_own(caller, agent_id)
         await self._require_known(agent_id)
-        receiver = self._reports.get(str(report.get("kind")))
-        if receiver is not None:
-            await receiver.report(agent_id, report)
-        else:
-            return await self._kernels.report(agent_id, report)
-        return False
+        results: list[bool | BaiError] = [False] * len(reports)
+        of_kernels: list[int] = []
+        for number, report in enumerate(reports):
+            receiver = self._reports.get(str(report.get("kind")))
+            if receiver is None:
+                of_kernels.append(number)
+                continue
+            try:
+                await receiver.report(agent_id, report)
+            except Unavailable:
+                raise  # the agent sends all reports again
+            except BaiError as error:
+                results[number] = error
+        if of_kernels:
+            outcomes = await self._kernels.report(agent_id, [reports[n] for n in of_kernels])
+            for number, outcome in zip(of_kernels, outcomes, strict=True):
+                results[number] = outcome
+        return results
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Agent]:
         authorizer.require(caller, "agent.read")

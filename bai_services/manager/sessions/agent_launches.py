@@ -7,13 +7,14 @@ from typing import Any
 
 from bai_services import tracing
 from bai_services.core.coded_text import TextTemplate
-from bai_services.core.errors import Conflict, Forbidden, NotFound, Unavailable
+from bai_services.core.errors import BaiError, Conflict, Forbidden, NotFound, Unavailable
 from bai_services.core.sessions.agent_launch import BY_AGENT
 from bai_services.core.sessions.end_reason import EndReason, SessionEnd
 from bai_services.core.sessions.lifecycle import ENDED, Event, Result, Status
 from bai_services.db.sessions.kernels import KernelStore, KernelWork, LaunchFacts
-from bai_services.db.sessions.rows import SessionView
+from bai_services.db.sessions.rows import SessionKernels
 from bai_services.db.sessions.store import SessionStore
+from bai_services.db.sessions.transitions import Move, TransitionValues
 
 from ..clock import Clock
 from . import session_spans
@@ -69,7 +70,8 @@ class AgentLaunches:
                 orders.append(order)
         plans: dict[str, dict[str, Any]] = {}
         facts = await self._plans.facts_of(sorted(due)) if due else {}
-        for view in await self._store.views(sorted(due)):
+        found = await self._sessions.all_with_kernels(sorted(due)) if due else {}
+        for view in found.values():
             if (plan := await self._plan(view, facts.get(view.row.id))) is not None:
                 plans[view.row.id] = {"plan": plan}
                 if (trace := session_spans.context_of(view.row)) is not None:
@@ -80,7 +82,7 @@ class AgentLaunches:
                 orders.append({**due[session_id], **plans[session_id]})
         return orders
 
-    async def _plan(self, view: SessionView, facts: LaunchFacts | None) -> dict[str, Any] | None:
+    async def _plan(self, view: SessionKernels, facts: LaunchFacts | None) -> dict[str, Any] | None:
         """Return the launch plan; end the session and return None if it cannot be started."""
         row = view.row
         try:
@@ -94,31 +96,54 @@ class AgentLaunches:
             )
             return None
 
-    async def report(self, agent_id: str, report: Mapping[str, Any]) -> bool:
-        """Apply the report on an order, or on the end of a kernel; ignore an outdated report.
+    async def report(
+        self, agent_id: str, reports: Sequence[Mapping[str, Any]]
+    ) -> list[bool | BaiError]:
+        """Apply reports on orders and on ends of kernels; ignore outdated reports.
 
-        Return whether the session has ended, so that the agent may remove the kernel.
+        Each report belongs to another session. Return for each report whether the session has
+        ended, so that the agent may remove the kernel; NotFound if there is no such session.
         """
-        view = await self._sessions.with_kernels(str(report.get("session_id")))
-        row, kernel = view.row, view.kernels[0]
-        is_current = (
-            row.started_by == BY_AGENT
-            and row.restart_count == report.get("attempt")
-            and (kernel.id, kernel.agent_id) == (report.get("kernel_id"), agent_id)
-        )
-        if not is_current:
-            return False
-        kind, is_done = report.get("kind"), report.get("state") == "done"
-        if kind == LAUNCH and is_done:
-            await self._lifecycle.try_apply(
-                row.id, Event.STARTED, container_id=str(report.get("container_id") or "")
-            )
-        elif kind == LAUNCH:
-            if row.status is Status.PREPARED:
-                await self._ends.record(row.id, _failed_start(report))
-        elif is_done:
-            return (await self._ends.record(row.id, _end_of(report))).status in ENDED
-        return False
+        ids = sorted(str(report.get("session_id")) for report in reports)
+        found = await self._sessions.all_with_kernels(ids)
+        moves: list[Move] = []
+        failed: dict[str, SessionEnd] = {}
+        ended: dict[str, SessionEnd] = {}
+        for report in reports:
+            view = found.get(str(report.get("session_id")))
+            if view is None or not _is_current(view, agent_id, report):
+                continue
+            key, is_done = view.row.id, report.get("state") == "done"
+            if report.get("kind") != LAUNCH:
+                if is_done:
+                    ended[key] = _end_of(report)
+            elif is_done:
+                container_id = str(report.get("container_id") or "")
+                facts = TransitionValues(container_id=container_id)
+                moves.append(Move(key, Event.STARTED, facts))
+            elif view.row.status is Status.PREPARED:
+                failed[key] = _failed_start(report)
+        if moves:
+            await self._lifecycle.apply_all(moves)
+        rows = await self._ends.record_all({**failed, **ended}) if failed or ended else {}
+        results: list[bool | BaiError] = []
+        for report in reports:
+            key = str(report.get("session_id"))
+            if key not in found:
+                results.append(NotFound(f"there is no session {key}", session=key))
+            else:
+                results.append(key in ended and rows[key].status in ENDED)
+        return results
+
+
+def _is_current(view: SessionKernels, agent_id: str, report: Mapping[str, Any]) -> bool:
+    """Return whether a report is about the current attempt of a session on that agent."""
+    row, kernel = view.row, view.kernels[0]
+    return (
+        row.started_by == BY_AGENT
+        and row.restart_count == report.get("attempt")
+        and (kernel.id, kernel.agent_id) == (report.get("kernel_id"), agent_id)
+    )
 
 
 def _failed_start(report: Mapping[str, Any]) -> SessionEnd:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from bai_services.core.coded_text import REPORTED_ENDS, CodedText, TextTemplate
+from bai_services.core.errors import NotFound
 from bai_services.core.sessions.end_reason import EndReason, SessionEnd
 from bai_services.core.sessions.kernel_group import MAIN_HOST, kernel_end_text
 from bai_services.core.sessions.lifecycle import (
@@ -19,6 +21,7 @@ from bai_services.core.sessions.lifecycle import (
 from bai_services.db.sessions.kernels import KernelStore
 from bai_services.db.sessions.rows import SessionRow
 from bai_services.db.sessions.store import SessionStore
+from bai_services.db.sessions.transitions import Move, TransitionValues
 
 from ..clock import Clock
 from .lifecycle import Lifecycle
@@ -48,46 +51,79 @@ class SessionEnds:
         self._lost = lost
 
     async def record(self, session_id: str, end: SessionEnd) -> SessionRow:
-        """Record that all containers of the session have ended; idempotent."""
-        row = await self._sessions.find(session_id)
-        text, log, *sub_logs = await self._setups.mask(
-            session_id, end.text, end.log, *end.sub_logs.values()
-        )
-        end = replace(
-            end,
-            text=text[:MAX_REASON_CHARACTERS],
-            log=log,
-            sub_logs=dict(zip(end.sub_logs, sub_logs, strict=True)),
-        )
-        if row.terminated_at is not None and self._clock() - row.terminated_at >= SECRETS_KEPT:
-            # The Hub was unavailable for a long time; the secrets are removed, so the output cannot
-            # be masked.
-            end = replace(end, text="", log="", sub_logs={})
-        is_of_earlier_run = await self._is_of_earlier_run(row)
-        store_log = (
-            self._kernels.store_earlier_log if is_of_earlier_run else self._kernels.store_log
-        )
-        for hostname, text in sorted(end.sub_logs.items()):
-            await store_log(session_id, text, hostname)
-        if is_of_earlier_run:
-            await store_log(session_id, end.log or "")
-            return row
-        if row.status not in ENDED:
-            row = await self._lost.requeue_if_fenced(row, end) or row
-            event, reason, result = _map_end(row, end)
-            moved = await self._lifecycle.try_apply(
-                session_id,
-                event,
-                reason,
-                exit_code=end.exit_code,
-                result=result,
-                log=end.log or None,
+        """Record that all containers of the session have ended; idempotent.
+
+        Raises
+        ------
+        NotFound
+            If the session does not exist.
+        """
+        rows = await self.record_all({session_id: end})
+        if session_id not in rows:
+            raise NotFound(f"there is no session {session_id}", session=session_id)
+        return rows[session_id]
+
+    async def record_all(self, ends: Mapping[str, SessionEnd]) -> dict[str, SessionRow]:
+        """Record that all containers of several sessions have ended; idempotent.
+
+        ``ends`` and the result have session ids as keys. Sessions that do not exist are skipped.
+        """
+        rows = {row.id: row for row in await self._sessions.rows(sorted(ends))}
+        masked = await self._masked(rows, ends)
+        moves: list[Move] = []
+        for key, end in masked.items():
+            if await self._is_of_earlier_run(rows[key]):
+                await self._store_earlier_logs(key, end)
+                continue
+            for hostname, text in sorted(end.sub_logs.items()):
+                await self._kernels.store_log(key, text, hostname)
+            if rows[key].status in ENDED:
+                await self._store_late_log(key, end)
+                continue
+            rows[key] = await self._lost.requeue_if_fenced(rows[key], end) or rows[key]
+            event, reason, result = _map_end(rows[key], end)
+            facts = TransitionValues(
+                reason=reason, exit_code=end.exit_code, result=result, log=end.log or None
             )
-            if moved is not None:
-                return moved
+            moves.append(Move(key, event, facts))
+        moved = await self._lifecycle.apply_all(moves) if moves else {}
+        for move in moves:
+            if move.session_id not in moved:
+                # The session has ended in the meantime.
+                await self._store_late_log(move.session_id, masked[move.session_id])
+                moved[move.session_id] = await self._sessions.find(move.session_id)
+        return rows | moved
+
+    async def _masked(
+        self, rows: Mapping[str, SessionRow], ends: Mapping[str, SessionEnd]
+    ) -> dict[str, SessionEnd]:
+        """Mask the secrets in the ends of existing sessions, and limit the texts."""
+        texts = {key: (ends[key].text, ends[key].log, *ends[key].sub_logs.values()) for key in rows}
+        now = self._clock()
+        masked: dict[str, SessionEnd] = {}
+        for key, (text, log, *sub_logs) in (await self._setups.mask_all(texts)).items():
+            ended_at = rows[key].terminated_at
+            if ended_at is not None and now - ended_at >= SECRETS_KEPT:
+                # The Hub was unavailable for a long time; the secrets are removed, so the output
+                # cannot be masked.
+                masked[key] = replace(ends[key], text="", log="", sub_logs={})
+            else:
+                masked[key] = replace(
+                    ends[key],
+                    text=text[:MAX_REASON_CHARACTERS],
+                    log=log,
+                    sub_logs=dict(zip(ends[key].sub_logs, sub_logs, strict=True)),
+                )
+        return masked
+
+    async def _store_earlier_logs(self, session_id: str, end: SessionEnd) -> None:
+        for hostname, text in sorted(end.sub_logs.items()):
+            await self._kernels.store_earlier_log(session_id, text, hostname)
+        await self._kernels.store_earlier_log(session_id, end.log or "")
+
+    async def _store_late_log(self, session_id: str, end: SessionEnd) -> None:
         if end.log:
             await self._kernels.store_log(session_id, end.log)
-        return await self._sessions.find(session_id)
 
     async def _is_of_earlier_run(self, row: SessionRow) -> bool:
         """Return whether a reported end can only belong to the run before a suspension or a

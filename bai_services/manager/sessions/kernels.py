@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from bai_services import tracing
 from bai_services.core.cluster.devices import is_device_slot, thousandths
 from bai_services.core.coded_text import TextTemplate
-from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
+from bai_services.core.errors import (
+    BaiError,
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    Unavailable,
+)
 from bai_services.core.sessions.agent_launch import BY_AGENT, runs_on_agent
 from bai_services.core.sessions.kernel_group import MAIN
 from bai_services.core.sessions.lifecycle import (
@@ -25,8 +32,9 @@ from bai_services.core.sessions.lifecycle import (
     result_of,
 )
 from bai_services.db.sessions.kernels import KernelState, KernelStore, KernelWork
-from bai_services.db.sessions.rows import KernelRow, SessionRow, SessionView
+from bai_services.db.sessions.rows import KernelRow, SessionKernels, SessionRow, SessionView
 from bai_services.db.sessions.store import SessionStore
+from bai_services.db.sessions.transitions import Move, TransitionValues
 
 from ..clock import Clock
 from ..cluster.pull_secrets import PullSecrets
@@ -138,19 +146,43 @@ class Kernels:
         for agent_id in agent_ids:
             self._agents[agent_id].work_available.set()
 
-    async def report(self, agent_id: str, report: Mapping[str, Any]) -> bool:
-        """Process the report on a work item; outdated reports are ignored.
+    async def report(
+        self, agent_id: str, reports: Sequence[Mapping[str, Any]]
+    ) -> list[bool | BaiError]:
+        """Process reports on work items; outdated reports are ignored.
 
-        Return whether the agent may remove the kernel, because its session has ended.
-
-        Raises
-        ------
-        NotFound
-            If the session is not on that agent.
-        InvalidRequest
-            If the kind of work or the state is unknown.
+        Return for each report whether the agent may remove the kernel, because its session has
+        ended; or an error: NotFound if the session is not on that agent, InvalidRequest if the kind
+        of work or the state is unknown.
         """
-        kind, state = report.get("kind"), report.get("state")
+        results: list[bool | BaiError] = [False] * len(reports)
+        for numbers in _rounds(reports):
+            prepared, launched = [], []
+            for number in numbers:
+                try:
+                    kind = await self._receive(agent_id, reports[number])
+                except Unavailable:
+                    raise  # the agent sends all reports again
+                except BaiError as error:
+                    results[number] = error
+                    continue
+                if kind == "prepare":
+                    prepared.append(number)
+                elif kind in KINDS:
+                    launched.append(number)
+            for record, chosen in (
+                (self._record_preparations, prepared),
+                (self._launches.report, launched),
+            ):
+                if chosen:
+                    outcomes = await record(agent_id, [reports[number] for number in chosen])
+                    for number, outcome in zip(chosen, outcomes, strict=True):
+                        results[number] = outcome
+        return results
+
+    async def _receive(self, agent_id: str, report: Mapping[str, Any]) -> str:
+        """Check a report, and process it unless its kind is processed in sets; return its kind."""
+        kind, state = str(report.get("kind")), report.get("state")
         if state not in ("progress", "done", "failed"):
             raise InvalidRequest(f"state must be progress, done or failed, not {state!r}")
         if earlier_log := report.get("earlier_log"):
@@ -158,14 +190,12 @@ class Kernels:
             await self._store.store_attempt_log(
                 str(report.get("kernel_id")), agent_id, earlier_log["attempt"], text
             )
-        if kind == "prepare":
-            await self._record_preparation(agent_id, report, str(state))
-        elif kind == "logs":
+        if kind == "prepare" or kind in KINDS:
+            return kind
+        if kind == "logs":
             self._receive_log(agent_id, report)
         elif kind == "resize":
             await self._resizes.receive(agent_id, report, str(state))
-        elif kind in KINDS:
-            return await self._launches.report(agent_id, report)
         elif kind in ("remove", "stop"):
             # The session can be prepared again, so send a later item with the same id at once.
             # This does not apply to reports of preparations: a poll that read the database earlier
@@ -175,7 +205,7 @@ class Kernels:
             sent_at.pop(f"prepare-{report.get('kernel_id')}", None)
         else:
             raise InvalidRequest(f"{kind!r} is not a kind of work")
-        return False
+        return kind
 
     async def observe(self, reports: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Compare the kernels in heartbeats with the expected ones, and correct differences.
@@ -325,7 +355,7 @@ class Kernels:
         new = [view.row.id for view in views if view.row.status is Status.SCHEDULED]
         if not new:
             return views
-        moved = {row.id for row in await self._lifecycle.apply_all(new, Event.DISPATCHED)}
+        moved = await self._lifecycle.apply_all([Move(key, Event.DISPATCHED) for key in new])
         return [v for v in views if v.row.status is not Status.SCHEDULED or v.row.id in moved]
 
     async def _preparation(
@@ -348,47 +378,64 @@ class Kernels:
             "mounts": [mount.to_json() for mount in await self._plans.mounts_of(view.row)],
         }
 
-    async def _record_preparation(
-        self, agent_id: str, report: Mapping[str, Any], state: str
-    ) -> None:
-        session_id = str(report.get("session_id"))
-        view = await self._sessions.with_kernels(session_id)
-        kernel = next((k for k in view.kernels if k.id == report.get("kernel_id")), None)
-        if kernel is None or kernel.agent_id != agent_id:
-            raise NotFound(f"session {session_id} is not on agent {agent_id}")
-        if view.row.status is not Status.PREPARING:
-            return
+    async def _record_preparations(
+        self, agent_id: str, reports: Sequence[Mapping[str, Any]]
+    ) -> list[bool | BaiError]:
+        ids = sorted(str(report.get("session_id")) for report in reports)
+        found = await self._sessions.all_with_kernels(ids)
+        results: list[bool | BaiError] = []
+        moves: list[Move] = []
+        for report in reports:
+            session_id = str(report.get("session_id"))
+            view = found.get(session_id)
+            kernel = _kernel_of(view, report, agent_id)
+            if view is None or kernel is None:
+                results.append(NotFound(f"session {session_id} is not on agent {agent_id}"))
+                continue
+            results.append(False)
+            is_preparing = view.row.status is Status.PREPARING
+            move = await self._end_of_preparation(view, kernel, report) if is_preparing else None
+            if move is not None:
+                moves.append(move)
+        if moves:
+            await self._lifecycle.apply_all(moves)
+            self._agents[agent_id].work_available.set()
+        return results
+
+    async def _end_of_preparation(
+        self, view: SessionKernels, kernel: KernelRow, report: Mapping[str, Any]
+    ) -> Move | None:
+        """Return the event of a preparation's report; None for progress, which is stored here, and
+        if other kernels are not ready yet.
+        """
+        row, state = view.row, report.get("state")
         if state == "progress":
             if await self._store.set_progress(kernel.id, report.get("progress") or {}):
-                self._lifecycle.notify(view.row, PROGRESS)
-        elif state == "done":
-            injection = report.get("injection") or {}
-            notices = [str(notice) for notice in injection.get("notices") or ()]
-            notices += await self._plans.mount_notices(view.row)
-            # An agent that does not stop the kernel without the manager does not report it.
-            fence_seconds = report.get("fence_seconds")
-            facts: dict[str, Any] = {}
-            if len(view.kernels) == 1:
-                facts = {"injection": injection, "fence_seconds": fence_seconds}
-            elif not await self._store.set_injection(
-                session_id, kernel.id, injection, fence_seconds
-            ):
-                return  # the other kernels are not ready yet
-            row, can_launch = view.row, bool(report.get("can_launch"))
-            if runs_on_agent(row.type, row.cluster_size, row.started_by, can_launch=can_launch):
-                facts["started_by"] = BY_AGENT
-            await self._lifecycle.try_apply(session_id, Event.PREPARED, notices=notices, **facts)
-            self._agents[agent_id].work_available.set()
-        else:
+                self._lifecycle.notify(row, PROGRESS)
+            return None
+        if state == "failed":
             error = report.get("error") or {}
             message = error.get("message")
             reason = str(message) if message else TextTemplate.NOT_PREPARED.text()
             if len(view.kernels) > 1:
-                reason = f"{kernel.hostname} on {agent_id}: {reason}"
-            (output,) = await self._setups.mask(session_id, str(report.get("log") or ""))
-            await self._lifecycle.try_apply(
-                session_id, Event.FAILED, reason, result=Result.FAILURE, log=output or None
-            )
+                reason = f"{kernel.hostname} on {kernel.agent_id}: {reason}"
+            (output,) = await self._setups.mask(row.id, str(report.get("log") or ""))
+            failure = TransitionValues(reason=reason, result=Result.FAILURE, log=output or None)
+            return Move(row.id, Event.FAILED, failure)
+        injection = report.get("injection") or {}
+        notices = [str(notice) for notice in injection.get("notices") or ()]
+        notices += await self._plans.mount_notices(row)
+        # An agent that does not stop the kernel without the manager does not report it.
+        fence_seconds = report.get("fence_seconds")
+        facts = TransitionValues(notices=notices)
+        if len(view.kernels) == 1:
+            facts = replace(facts, injection=injection, fence_seconds=fence_seconds)
+        elif not await self._store.set_injection(row.id, kernel.id, injection, fence_seconds):
+            return None
+        can_launch = bool(report.get("can_launch"))
+        if runs_on_agent(row.type, row.cluster_size, row.started_by, can_launch=can_launch):
+            facts = replace(facts, started_by=BY_AGENT)
+        return Move(row.id, Event.PREPARED, facts)
 
     def _receive_log(self, agent_id: str, report: Mapping[str, Any]) -> None:
         request = self._agents[agent_id].logs.get(str(report.get("work_id")))
@@ -566,6 +613,31 @@ class Kernels:
             # query per agent.
             for agent in self._agents.values():
                 agent.work_available.set()
+
+
+def _rounds(reports: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+    """Return the indexes of reports in rounds; in each round, a session has at most one report.
+
+    The reports of one session keep their order.
+    """
+    rounds: list[list[int]] = []
+    counts: Counter[str] = Counter()
+    for number, report in enumerate(reports):
+        session_id = str(report.get("session_id"))
+        if counts[session_id] == len(rounds):
+            rounds.append([])
+        rounds[counts[session_id]].append(number)
+        counts[session_id] += 1
+    return rounds
+
+
+def _kernel_of(
+    view: SessionKernels | None, report: Mapping[str, Any], agent_id: str
+) -> KernelRow | None:
+    """Return the kernel of a report; None if it is not on that agent."""
+    kernels = view.kernels if view is not None else ()
+    of_agent = (kernel for kernel in kernels if kernel.agent_id == agent_id)
+    return next((kernel for kernel in of_agent if kernel.id == report.get("kernel_id")), None)
 
 
 def _prepare_id(kernel_id: str, restart_count: int) -> str:

@@ -11,7 +11,7 @@ from bai_services.core.errors import InvalidTransition
 from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.db.sessions.rows import SessionRow
 from bai_services.db.sessions.store import SessionStore
-from bai_services.db.sessions.transitions import Transition, TransitionValues
+from bai_services.db.sessions.transitions import Move, Transition, TransitionValues
 
 from ..clock import Clock
 from ..events import Change, Events
@@ -72,12 +72,17 @@ class Lifecycle:
         self.announce(moved, reason)
         return moved.row
 
-    async def apply_all(self, session_ids: Sequence[str], event: Event) -> list[SessionRow]:
-        """Apply an event to several sessions in one transaction; return those that changed."""
-        moved = await self._store.move_all(session_ids, event, self._clock())
-        for one in moved:
-            self.announce(one)
-        return [one.row for one in moved]
+    async def apply_all(self, moves: Sequence[Move]) -> dict[str, SessionRow]:
+        """Apply one event to each of several sessions; return the changed ones by id.
+
+        Sessions whose current status does not allow the event are skipped.
+        """
+        reasons = {move.session_id: move.facts.reason for move in moves}
+        changed: dict[str, SessionRow] = {}
+        for moved in await self._store.move_all(moves, self._clock()):
+            self.announce(moved, reasons[moved.row.id])
+            changed[moved.row.id] = moved.row
+        return changed
 
     async def try_apply(
         self, session_id: str, event: Event, reason: str | CodedText = "", **facts: Any

@@ -228,11 +228,17 @@ class SessionSetups:
 
     async def mask(self, session_id: str, *texts: str) -> list[str]:
         """Mask the secrets of a session in texts; return the masked texts."""
-        encrypted = await self._store.secrets_of(session_id) if any(texts) else None
-        if encrypted is None:
-            return list(texts)
-        secrets = list(json.loads(self._cipher.decrypt(encrypted)).values())
-        return await asyncio.to_thread(lambda: [mask(text, secrets) for text in texts])
+        return (await self.mask_all({session_id: texts}))[session_id]
+
+    async def mask_all(self, texts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+        """Mask the secrets of sessions in texts; keys are session ids."""
+        masked = {key: list(own) for key, own in texts.items()}
+        with_text = [key for key, own in masked.items() if any(own)]
+        encrypted = await self._store.secrets_of(with_text) if with_text else {}
+        for key, text in encrypted.items():
+            secrets = list(json.loads(self._cipher.decrypt(text)).values())
+            masked[key] = await asyncio.to_thread(_mask_each, masked[key], secrets)
+        return masked
 
     def _decrypted(self, setup: Setup) -> Setup:
         variables = tuple(
@@ -245,13 +251,17 @@ class SessionSetups:
         if not setup.secret_names:
             return setup
         secrets = {name: setup.variables[name] for name in setup.secret_names}
-        stored = await self._store.secrets_of(session_id)
+        stored = (await self._store.secrets_of([session_id])).get(session_id)
         if stored is None:
             encrypted = self._cipher.encrypt(json.dumps(secrets))
             stored = await self._store.keep_secrets(session_id, encrypted)
         kept = json.loads(self._cipher.decrypt(stored))
         others = {k: v for k, v in setup.variables.items() if k not in setup.secret_names}
         return replace(setup, variables={**others, **kept}, secret_names=tuple(sorted(kept)))
+
+
+def _mask_each(texts: Sequence[str], secrets: Sequence[str]) -> list[str]:
+    return [mask(text, secrets) for text in texts]
 
 
 def _own(caller: Caller, action: str) -> SetupOwner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
 from typing import Any
 
@@ -175,6 +176,60 @@ async def test_reports_of_other_attempts_and_agents_are_ignored(
     assert (await user.get("/sessions/train"))["status"] == "PREPARED"
     with pytest.raises(InvalidRequest):
         await report(agent, {**launch, "attempt": 2**31}, container_id="c1")
+
+
+async def test_reports_in_one_request_are_processed_in_order_and_fail_alone(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    for name in ("train-a", "train-b", "train-c"):
+        await user.post("/sessions", {"name": name, **BATCH})
+
+    async def orders(count: int) -> list[Item]:
+        items: list[Item] = []
+
+        async def have_all() -> bool:
+            items.extend(await agent.work(5))
+            return len(items) >= count
+
+        await wait_until_async(have_all, 60, "the orders")
+        return items
+
+    async def send(*reports: Item) -> list[Item]:
+        body = {"reports": list(reports)}
+        answer = await agent.client.post(f"/agents/{agent.id}/bulk-reports", body)
+        return list(answer["results"])
+
+    def done(item: Item, **facts: Any) -> Item:
+        names = ("kind", "session_id", "kernel_id", "attempt")
+        return {**{name: item[name] for name in names}, "state": "done", **facts}
+
+    accepted = {"is_removable": False, "error": None}
+    first, second, third = await orders(3)
+    unknown = {**first, "session_id": str(uuid.uuid4())}
+    ready = {"injection": {}, "can_launch": True}
+    failed = {**done(third), "state": "failed", "error": {"message": "no such image"}}
+    *results, rejected = await send(
+        done(first, **ready), done(second, **ready), failed, done(unknown, **ready)
+    )
+    assert results == [accepted] * 3
+    assert rejected["error"]["error"] == "not-found"
+    assert (await wait_for_status(user, "train-c", "ERROR"))["status_info"] == "no such image"
+
+    # The end of the first session follows its start, in the same request.
+    launched = {item["session_id"]: item for item in await orders(2)}
+    first, second = (launched[item["session_id"]] for item in (first, second))
+    started = [done(item, container_id="c") for item in (first, second)]
+    end = done({**first, "kind": "exit"}, end={**EXIT, "exit_code": 3}, log="out\n")
+    # A repeated report of the start changes nothing.
+    results = await send(*started, end, started[0])
+    assert [result["is_removable"] for result in results] == [False, False, True, False]
+    session = await wait_for_status(user, "train-a", "TERMINATED")
+    assert (session["result"], session["exit_code"]) == ("failure", 3)
+    history = (await user.get(f"/sessions/{session['id']}/history"))["items"]
+    assert [one["to_status"] for one in history][-2:] == ["RUNNING", "TERMINATED"]
+    assert (await user.get(f"/sessions/{session['id']}/logs"))["log"] == "out\n"
+    assert (await user.get("/sessions/train-b"))["status"] == "RUNNING"
+    assert await api.world.manager.sessions.records.check_consistency() == []
 
 
 async def test_session_of_a_lost_agent_ends_after_an_hour_and_its_kernel_is_removed(

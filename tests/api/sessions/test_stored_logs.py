@@ -105,8 +105,7 @@ async def test_secrets_of_ended_sessions_are_removed(api: Api, ended: list[str])
     for session_id in (ended[0], running):
         await setups.keep_secrets(session_id, "encrypted")
     await world.manager.sessions.stored_logs.remove_old()
-    assert await setups.secrets_of(ended[0]) == "encrypted"
+    assert await setups.secrets_of([ended[0]]) == {ended[0]: "encrypted"}
     world.clock.advance(days=2)
     await world.manager.sessions.stored_logs.remove_old()
-    assert await setups.secrets_of(ended[0]) is None
-    assert await setups.secrets_of(running) == "encrypted"
+    assert await setups.secrets_of([ended[0], running]) == {running: "encrypted"}

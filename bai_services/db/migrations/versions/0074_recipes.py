@@ -1,6 +1,6 @@
 """Custom images that are built from a recipe.
 
-Follows 0072; created 2026-11-28.
+Follows 0073; created 2026-11-28.
 """
 
 from __future__ import annotations
