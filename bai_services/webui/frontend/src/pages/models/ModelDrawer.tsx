@@ -9,13 +9,16 @@ import { Tag } from '../../components/Tag';
 import { formatTime } from '../../components/time';
 import { UserText } from '../../components/UserText';
 import { useIsReadOnly } from '../../data/accounts/me';
+import { folderQuery } from '../../data/folders/folders';
 import {
   modelQuery,
   readmeQuery,
+  refreshModels,
   useRefreshModel,
   versionsQuery,
   type ModelCard
 } from '../../data/serving/models';
+import { useTrashFolder } from '../data/useTrashFolder';
 import { MarkdownPreview } from '../data/preview/markdown/MarkdownPreview';
 import { CloneModel } from './CloneModel';
 import { DeployModel } from './DeployModel';
@@ -77,6 +80,8 @@ function ModelActions({ model, onChange }: ChangeProps) {
   const { message } = App.useApp();
   const isReadOnly = useIsReadOnly();
   const refresh = useRefreshModel(model.id);
+  const { data: folder } = useQuery(folderQuery(model.id));
+  const trash = useTrashFolder();
   if (isReadOnly !== false) {
     return null;
   }
@@ -100,6 +105,19 @@ function ModelActions({ model, onChange }: ChangeProps) {
       >
         {t('models.refresh')}
       </Button>
+      {folder?.is_managed && (
+        <Button
+          danger
+          onClick={() =>
+            trash(folder, () => {
+              onChange({ item: undefined });
+              void refreshModels();
+            })
+          }
+        >
+          {t('models.delete')}
+        </Button>
+      )}
     </Flex>
   );
 }
