@@ -2,11 +2,13 @@ import type { i18n as I18n } from 'i18next';
 import english from '../../../../i18n/en/device_notices.json';
 import { withLocalTimes } from '../components/time';
 
-// Agents send notices in English.
+// Agents send notices in English, so English has no texts of its own.
 const KEYS = new Map(Object.entries(english).map(([key, text]) => [text, key]));
 
 /** A notice of a session in the user's language; in English if there is no translation. */
 export function noticeText(i18n: I18n, notice: string): string {
   const key = KEYS.get(notice);
-  return key === undefined ? withLocalTimes(notice, i18n.language) : i18n.t(`deviceNotices.${key}`);
+  return key === undefined
+    ? withLocalTimes(notice, i18n.language)
+    : i18n.t(`deviceNotices.${key}`, notice);
 }

@@ -1,14 +1,8 @@
-// Mails and webhooks use the same titles of events, JupyterLab the same notices.
-import deviceNotices from '../../../../../i18n/en/device_notices.json';
+// Mails and webhooks use the same titles of events.
 import events from '../../../../../i18n/en/notification_events.json';
 import { textsOf, withEvents } from '../areas';
 
-export default {
-  ...withEvents(
-    textsOf(
-      import.meta.glob<Record<string, string>>('./*.json', { eager: true, import: 'default' })
-    ),
-    events
-  ),
-  deviceNotices
-};
+export default withEvents(
+  textsOf(import.meta.glob<Record<string, string>>('./*.json', { eager: true, import: 'default' })),
+  events
+);

@@ -13,6 +13,7 @@ import { LazyDialog } from '../../components/LazyDialog';
 import { NoProject } from '../../components/NoProject';
 import { PageTitle } from '../../components/PageTitle';
 import { SessionTag } from '../../components/StatusTag';
+import { config } from '../../config';
 import { isReadOnly, meQuery, useHasNoProject } from '../../data/accounts/me';
 import { loadScript } from '../../data/scripts';
 import { sessionsQuery } from '../../data/sessions/sessions';
@@ -50,9 +51,9 @@ export function StartPage() {
       limit: RECENT,
       offset: 0,
       sort: '-created_at',
-      filters: { owner: me?.username ?? '' }
+      filters: { owner: config.username }
     }),
-    enabled: me !== undefined && !isReadOnly(me.role)
+    enabled: !isReadOnly(me?.role)
   });
   const cards = [
     {
