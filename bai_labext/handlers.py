@@ -15,7 +15,7 @@ from tornado import web
 from bai_labext.apps.running_apps import AppState, RunningApps
 from bai_labext.manager_link import ManagerLink
 from bai_services.core import errors
-from bai_services.i18n.catalogue import translator_for
+from bai_services.i18n.catalogue import DEFAULT, translator, translator_for
 
 STATUSES = {
     errors.NotFound: HTTPStatus.NOT_FOUND,
@@ -216,7 +216,8 @@ class SharesHandler(PanelHandler):
 class TextsHandler(PanelHandler):
     """GET returns the panel's texts in the language of ``?lang=``, cookie or Accept-Language.
 
-    The keys ``reasons.CODE`` have the texts of the manager's reasons, except in English.
+    The keys ``reasons.CODE`` have the texts of the manager's reasons, except in English. The key of
+    a notice about devices is its English text, because agents send notices without a code.
     """
 
     @web.authenticated
@@ -225,7 +226,10 @@ class TextsHandler(PanelHandler):
         # the cookie and the headers.
         translate = translator_for(self)  # type: ignore[arg-type]
         reasons = {f"reasons.{code}": text for code, text in translate.area("reasons").items()}
+        notices = translate.area("device_notices")
+        english = translator(DEFAULT).area("device_notices")
         texts = translate.area("lab") | reasons
+        texts |= {english[key]: text for key, text in notices.items()}
         self.write_json({"language": translate.language, "texts": texts})
 
 

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from bai_services.agent.devices import simulated
+from bai_services.agent.devices.nvidia import cuda
 from bai_services.agent.devices.nvidia.cuda import CudaGpus
 from bai_services.agent.devices.simulated import SimulatedGpus
 from bai_services.agent.injection import make_injection, resolve_devices, resource_file
 from bai_services.agent.kernels import DeviceShare
 from bai_services.core import errors
+from bai_services.i18n.catalogue import translator
 
 SIMULATED = SimulatedGpus("m1", 2)
 DEVICES = {device.id: device for device in SIMULATED.discover()}
@@ -67,8 +69,8 @@ def test_missing_device_is_named_in_error() -> None:
         injection(DeviceShare("SIM-m1-7", 1000))
 
 
-def test_the_web_ui_has_the_notice_about_simulated_gpus() -> None:
-    """The web UI recognizes the notice by this text, and shows it in the user's language."""
-    frontend = Path(simulated.__file__).parents[2] / "webui" / "frontend" / "src" / "i18n"
-    texts = json.loads((frontend / "en" / "sessions.json").read_text(encoding="utf-8"))
-    assert texts["simulated-gpus"] == simulated.NOTICE
+def test_every_notice_about_devices_has_translations() -> None:
+    """JupyterLab and the web UI recognize a notice by its English text."""
+    notices = [simulated.NOTICE, *cuda.NOTICES.values(), cuda.OPEN_MPS_NOTICE]
+    notices.append(cuda.ONE_PROGRAM_NOTICE)
+    assert sorted(translator("en").area("device_notices").values()) == sorted(notices)

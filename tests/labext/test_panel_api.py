@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from bai_services.agent.devices import simulated
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.ports import free_port
 from tests.testbed.session_server import session_server
@@ -217,6 +218,8 @@ def test_texts_are_in_the_requested_language(
     answer = server.get(f"bai/api/texts?lang={language}").json()
     assert answer["texts"]["stop"] == stop
     assert ("reasons.no-agent" in answer["texts"]) == (language == "ko")
+    # Agents send this notice in English; the panel shows its text.
+    assert ("시뮬레이션" in answer["texts"][simulated.NOTICE]) == (language == "ko")
     cookie = {**server.headers(), "Cookie": "bai_lang=th"}
     chosen = httpx.get(server.url + "bai/api/texts", headers=cookie, timeout=60).json()
     assert chosen["language"] == "th"

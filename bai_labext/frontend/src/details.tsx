@@ -38,7 +38,7 @@ export function Details(props: {
       {session.mounts.length > 0 && <Mounts session={session} t={t} />}
       {otherNotices(session).map(notice => (
         <p key={notice} className="bai-Notice">
-          {inLocalTime(notice)}
+          {inLocalTime(t(notice))}
         </p>
       ))}
     </>

@@ -354,7 +354,11 @@ async def test_monitor_is_offered_nothing_that_starts_sessions_or_creates_folder
     from playwright.async_api import expect
 
     ui = await opened(Entities, "monitor", "/start")
-    await ui.page.get_by_text("Recent sessions").wait_for()
+    content = ui.page.locator("#content")
+    for card in ("Active sessions", "Agent statistics", "Recently created sessions"):
+        await content.get_by_role("region", name=card, exact=True).wait_for()
+    await content.get_by_text("Agents alive").wait_for()
+    await content.get_by_role("link", name="Scheduler").wait_for()
     # The page gets the role with its first response, so wait until the link is absent.
     await expect(ui.page.get_by_role("link", name="New session")).to_have_count(0)
     for text in ("First steps", "Start now", "New folder"):

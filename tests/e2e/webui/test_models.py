@@ -110,20 +110,26 @@ async def test_model_is_found_cloned_and_deployed(
 
 
 @pytest.mark.checklist("DATA-09")
-async def test_deletion_of_a_folder_names_its_model(hub: RunningHub, opened: Opener[Data]) -> None:
+async def test_models_are_deleted_with_their_folders(hub: RunningHub, opened: Opener[Data]) -> None:
     tag = secrets.token_hex(3)
     with hub.rest("admin") as admin, models(admin, tag):
         ui = await opened(Data, "admin", f'/data?filters={{"name__contains":"{tag}"}}')
-        await ui.choose(f"echo-{tag}", "Move to trash")
-        await ui.dialog.get_by_text("This model is removed from the model store:").wait_for()
-        await ui.dialog.get_by_text(f"Echo {tag} 1.2").wait_for()
-        await ui.answer("Cancel")
         await ui.page.get_by_role("checkbox", name="Select all folders").check()
         await ui.page.get_by_role("button", name="Move to trash (2)").click()
         await ui.dialog.get_by_text("These 2 models are removed").wait_for()
         await ui.dialog.get_by_text(f"Echo large {tag} 1.2").wait_for()
+        await ui.answer("Cancel")
+
+        await ui.open(f'/models?filters={{"text__contains":"{tag}"}}')
+        model = ui.page.get_by_role("button", name=f"Echo {tag}")
+        await model.click()
+        await ui.dialog.get_by_role("button", name="Delete").click()
+        await ui.dialog.get_by_text("This model is removed from the model store:").wait_for()
+        await ui.dialog.get_by_text(f"Echo {tag} 1.2").wait_for()
         await ui.answer("Move to trash")
-        assert checked(admin.get("/models", params={"name__contains": tag}), 200)["total"] == 0
+        await model.wait_for(state="detached")
+        (left,) = checked(admin.get("/models", params={"text__contains": tag}), 200)["items"]
+        assert left["title"] == f"Echo large {tag}"
 
 
 async def clone(ui: Entities, name: str) -> None:
@@ -228,7 +234,7 @@ async def test_administrator_publishes_a_model(hub: RunningHub, opened: Opener[E
                 return found.status_code == 200
 
             await wait_until_async(is_uploaded, 30, "the upload")
-            await ui.drawer.get_by_role("button", name="Move to trash").click()
+            await ui.drawer.get_by_role("button", name="Delete").click()
             await ui.confirm("Move to trash")
             await ui.drawer.wait_for(state="detached")
             assert admin.get(f"/models/{name}").status_code == 404

@@ -89,7 +89,7 @@ def group(hub: RunningHub) -> Iterator[FullGroup]:
         stop(rest, running["id"])
 
 
-@pytest.mark.checklist("SCH-01")
+@pytest.mark.checklist("SCH-01", "SCH-02")
 async def test_queue_is_shown_and_its_order_can_be_changed(
     opened: Opener[Scheduler], group: FullGroup
 ) -> None:
@@ -99,7 +99,7 @@ async def test_queue_is_shown_and_its_order_can_be_changed(
     ui = await opened(Scheduler, "admin", "/scheduler")
     await ui.bar(group.running["name"]).first.wait_for()
     await ui.queue_row(first).wait_for()
-    position = ui.queue_row(second).locator("td").first
+    position = ui.queue_row(second).locator("td").nth(1)
     before = await position.inner_text()
     priority = ui.page.get_by_label(f"Priority of {second}")
     await priority.fill("50")
@@ -108,6 +108,14 @@ async def test_queue_is_shown_and_its_order_can_be_changed(
     await expect(position).not_to_have_text(before)
     assert int(await position.inner_text()) < int(before)
     assert group.priority_of(group.second) == 50
+
+    for name in (first, second):
+        await ui.page.get_by_role("checkbox", name=f"Select {name}").check()
+    await ui.page.get_by_label("New priority").fill("70")
+    await ui.page.get_by_role("button", name="Set the priority").click()
+    await expect(ui.page.get_by_label(f"Priority of {first}")).to_have_value("70")
+    await expect(ui.page.get_by_label("New priority")).to_have_count(0)
+    assert [group.priority_of(one) for one in (group.first, group.second)] == [70, 70]
 
     await ui.page.get_by_text("1 day", exact=True).click()
     await ui.page.wait_for_url("**/scheduler?range=*")
@@ -121,6 +129,7 @@ async def test_monitors_can_only_read_the_queue_and_users_cannot_open_it(
     ui = await opened(Scheduler, "monitor", "/scheduler")
     await ui.queue_row(group.first["name"]).wait_for()
     assert await ui.page.get_by_role("spinbutton").count() == 0
+    assert await ui.page.get_by_role("checkbox").count() == 0
     ui = await opened(Scheduler, "user2", "/scheduler")
     await ui.page.get_by_text("You may not open this page").wait_for()
 

@@ -2,14 +2,14 @@ import i18next from 'i18next';
 import { expect, test } from 'vitest';
 import { noticeText } from '../src/i18n/noticeText';
 import { programText } from '../src/pages/settings/program';
-import enSessions from '../src/i18n/en/sessions.json';
-import koSessions from '../src/i18n/ko/sessions.json';
+import english from '../../../i18n/en/device_notices.json';
+import korean from '../../../i18n/ko/device_notices.json';
 import koSettings from '../src/i18n/ko/settings.json';
 
 await i18next.init({
   lng: 'ko',
   interpolation: { escapeValue: false },
-  resources: { ko: { translation: { sessions: koSessions, settings: koSettings } } }
+  resources: { ko: { translation: { deviceNotices: korean, settings: koSettings } } }
 });
 
 test('browsers of sign-ins are named in the language of the user', () => {
@@ -19,7 +19,9 @@ test('browsers of sign-ins are named in the language of the user', () => {
   expect(programText(t, '')).toBe(koSettings['unknown-browser']);
 });
 
-test('the notice about simulated GPUs is translated, other notices are unchanged', () => {
-  expect(noticeText(i18next, enSessions['simulated-gpus'])).toBe(koSessions['simulated-gpus']);
+test('notices about devices are translated, other notices are unchanged', () => {
+  expect(Object.values(english).map(notice => noticeText(i18next, notice))).toEqual(
+    Object.values(korean)
+  );
   expect(noticeText(i18next, 'Folder a was not mounted.')).toBe('Folder a was not mounted.');
 });

@@ -23,9 +23,10 @@ test.each([
   ['ja', ja],
   ['th', th]
 ])('%s has every text of English, with the same placeholders', (_, all) => {
-  // Reasons have English texts only in the manager; tests/test_i18n.py compares them.
-  const { reasons, ...texts } = all as Texts;
+  // Reasons and notices have English texts only outside; tests/test_i18n.py compares them.
+  const { reasons, deviceNotices, ...texts } = all as Texts;
   expect(reasons).toBeDefined();
+  expect(deviceNotices).toBeDefined();
   expect(keysOf(texts)).toEqual(keysOf(en));
   for (const [area, entries] of Object.entries(texts)) {
     for (const [key, text] of Object.entries(entries)) {

@@ -129,8 +129,9 @@ function open(): void {
   source.onopen = () => {
     restartSilence();
     retryMillis = FIRST_RETRY_MILLIS;
-    // The stream does not send the changes that were made before it was opened.
-    refreshSessions();
+    // The stream does not send the changes that were made before it was opened. The refresh is not
+    // delayed, because it would then repeat the requests of a page that is loaded meanwhile.
+    void queries.invalidateQueries({ queryKey: ['sessions'] });
     refreshNotifications();
     refreshInvitations();
   };

@@ -1,13 +1,14 @@
 import type { i18n as I18n } from 'i18next';
+import english from '../../../../i18n/en/device_notices.json';
 import { withLocalTimes } from '../components/time';
 
-/** `NOTICE` in `bai_services/agent/devices/simulated.py`. */
-const SIMULATED_GPUS =
-  'The GPUs of this session are simulated: they are scheduled and counted like real GPUs, ' +
-  'but programs cannot compute on them.';
+// Agents send notices in English, so English has no texts of its own.
+const KEYS = new Map(Object.entries(english).map(([key, text]) => [text, key]));
 
 /** A notice of a session in the user's language; in English if there is no translation. */
-export const noticeText = (i18n: I18n, notice: string): string =>
-  notice === SIMULATED_GPUS
-    ? i18n.t('sessions.simulated-gpus')
-    : withLocalTimes(notice, i18n.language);
+export function noticeText(i18n: I18n, notice: string): string {
+  const key = KEYS.get(notice);
+  return key === undefined
+    ? withLocalTimes(notice, i18n.language)
+    : i18n.t(`deviceNotices.${key}`, notice);
+}

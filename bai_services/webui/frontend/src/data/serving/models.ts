@@ -95,16 +95,6 @@ export async function refreshCard(key: string): Promise<ModelCard> {
 
 export const useRefreshModel = (key: string) => useMutation({ mutationFn: () => refreshCard(key) });
 
-/** Move the folder of a model to the trash. */
-export const useTrashModel = (key: string) =>
-  useMutation({
-    mutationFn: () => unwrap(api.DELETE('/vfolders/{key}', at(key))),
-    onSettled: () => {
-      void refreshModels();
-      void queries.invalidateQueries({ queryKey: ['folders'] });
-    }
-  });
-
 export function useCloneModel(key: string) {
   return useMutation({
     mutationFn: (body: ModelClone) =>

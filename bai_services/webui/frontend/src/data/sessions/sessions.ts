@@ -19,7 +19,7 @@ export type StatusGroup = keyof typeof STATUS_GROUPS;
 export const LIVE_STATUSES = [...STATUS_GROUPS.pending, ...STATUS_GROUPS.running];
 
 // Each stop takes several requests of the manager to the Hub and the agents.
-const PARALLEL_STOPS = 5;
+const PARALLEL_CHANGES = 5;
 const ENDED: readonly string[] = STATUS_GROUPS.ended;
 const PENDING: readonly string[] = ['PENDING', 'SCHEDULED'];
 
@@ -200,7 +200,7 @@ export function useStopSessions(isForced = false, onProgress?: (count: number) =
         const query = isForced ? { force: 'true' } : {};
         return unwrap(api.DELETE('/sessions/{key}', { params: { path: { key: id }, query } }));
       };
-      const failures = await runAll(sessions, PARALLEL_STOPS, stop, onProgress);
+      const failures = await runAll(sessions, PARALLEL_CHANGES, stop, onProgress);
       return failures.map(({ item: session, error }) => ({ session, error }));
     },
     onSettled: () => queries.invalidateQueries({ queryKey: ['sessions'] })
@@ -281,6 +281,22 @@ export function useChangeSession(id: string) {
         await unwrap(api.POST('/sessions/{key}/lifetime', { params, body }));
       }
     },
+    onSettled: () => queries.invalidateQueries({ queryKey: ['sessions'] })
+  });
+}
+
+/** Set the priority of each session; return the sessions for which it failed, with the errors. */
+export function useSetPriorities() {
+  return useMutation({
+    mutationFn: ({ ids, priority }: { ids: readonly string[]; priority: number }) =>
+      runAll(ids, PARALLEL_CHANGES, key =>
+        unwrap(
+          api.PATCH('/sessions/{key}', {
+            params: { path: { key } },
+            body: { priority } as FieldChanges
+          })
+        )
+      ),
     onSettled: () => queries.invalidateQueries({ queryKey: ['sessions'] })
   });
 }

@@ -12,7 +12,7 @@ import {
 import { meQuery } from '../../data/accounts/me';
 import { ChangeFolder, CloneFolder, PurgeFolder, TransferFolder } from './FolderDialogs';
 import { ShareFolder } from './ShareFolder';
-import { LostModels } from './LostModels';
+import { useTrashFolder } from './useTrashFolder';
 
 const DIALOGS = {
   share: ShareFolder,
@@ -53,6 +53,7 @@ export function FolderActions({ folder }: { folder: Folder }) {
   const { data: me } = useQuery(meQuery);
   const step = useFolderStep();
   const leave = useStopSharing();
+  const trash = useTrashFolder();
   const [open, setOpen] = useState<DialogName>();
   const actions = actionsFor(folder, me?.role === 'superadmin');
   const Dialog = open && DIALOGS[open];
@@ -61,29 +62,21 @@ export function FolderActions({ folder }: { folder: Folder }) {
     const failures = await step.mutateAsync({ folders: [folder], step: name });
     failures.forEach(({ error }) => void message.error(error.message));
   };
-  const confirm = (name: 'trash' | 'leave', onOk: () => Promise<unknown>) =>
-    modal.confirm({
-      title: t(`data.${name}-one`, { name: folder.name }),
-      content: (
-        <>
-          <p>{t(`data.${name}-help`)}</p>
-          {name === 'trash' && <LostModels folders={[folder]} />}
-        </>
-      ),
-      okText: t(`data.${name}`),
-      onOk
-    });
   const choose = (action: Action) => {
     if (action === 'trash') {
-      confirm(action, () => run(action));
+      trash(folder);
     } else if (action === 'leave') {
-      confirm(action, () =>
-        leave
-          .mutateAsync({ id: folder.id, user: me?.id ?? '' })
-          .catch(
-            (error: unknown) => void message.error(error instanceof Error ? error.message : '')
-          )
-      );
+      modal.confirm({
+        title: t('data.leave-one', { name: folder.name }),
+        content: t('data.leave-help'),
+        okText: t('data.leave'),
+        onOk: () =>
+          leave
+            .mutateAsync({ id: folder.id, user: me?.id ?? '' })
+            .catch(
+              (error: unknown) => void message.error(error instanceof Error ? error.message : '')
+            )
+      });
     } else if (action === 'restore') {
       void run(action);
     } else {

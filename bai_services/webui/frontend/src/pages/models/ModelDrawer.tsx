@@ -8,15 +8,17 @@ import { SlotTags } from '../../components/SlotTags';
 import { Tag } from '../../components/Tag';
 import { formatTime } from '../../components/time';
 import { UserText } from '../../components/UserText';
-import { meQuery, useIsReadOnly } from '../../data/accounts/me';
+import { useIsReadOnly } from '../../data/accounts/me';
+import { folderQuery } from '../../data/folders/folders';
 import {
   modelQuery,
   readmeQuery,
+  refreshModels,
   useRefreshModel,
-  useTrashModel,
   versionsQuery,
   type ModelCard
 } from '../../data/serving/models';
+import { useTrashFolder } from '../data/useTrashFolder';
 import { MarkdownPreview } from '../data/preview/markdown/MarkdownPreview';
 import { CloneModel } from './CloneModel';
 import { DeployModel } from './DeployModel';
@@ -78,6 +80,8 @@ function ModelActions({ model, onChange }: ChangeProps) {
   const { message } = App.useApp();
   const isReadOnly = useIsReadOnly();
   const refresh = useRefreshModel(model.id);
+  const { data: folder } = useQuery(folderQuery(model.id));
+  const trash = useTrashFolder();
   if (isReadOnly !== false) {
     return null;
   }
@@ -101,42 +105,20 @@ function ModelActions({ model, onChange }: ChangeProps) {
       >
         {t('models.refresh')}
       </Button>
-      <TrashButton model={model} onDone={() => onChange({ item: undefined })} />
+      {folder?.is_managed && (
+        <Button
+          danger
+          onClick={() =>
+            trash(folder, () => {
+              onChange({ item: undefined });
+              void refreshModels();
+            })
+          }
+        >
+          {t('models.delete')}
+        </Button>
+      )}
     </Flex>
-  );
-}
-
-/** Moves the folder of the model to the trash; only for administrators. */
-function TrashButton({ model, onDone }: ModelProps & { onDone: () => void }) {
-  const { t } = useTranslation();
-  const { message, modal } = App.useApp();
-  const { data: me } = useQuery(meQuery);
-  const trash = useTrashModel(model.id);
-  if (me?.role !== 'admin' && me?.role !== 'superadmin') {
-    return null;
-  }
-  const confirm = () =>
-    modal.confirm({
-      title: t('data.trash-one', { name: model.folder }),
-      content: (
-        <>
-          <p>{t('data.trash-help')}</p>
-          <p>{t('models.trash-help')}</p>
-        </>
-      ),
-      okText: t('data.trash'),
-      onOk: () =>
-        trash
-          .mutateAsync()
-          .then(onDone)
-          .catch(
-            (error: unknown) => void message.error(error instanceof Error ? error.message : '')
-          )
-    });
-  return (
-    <Button danger onClick={() => void confirm()}>
-      {t('data.trash')}
-    </Button>
   );
 }
 

@@ -1,4 +1,4 @@
-import type { ReactNode } from 'react';
+import { useState, type ReactNode } from 'react';
 import { InputNumber, Typography, type TableColumnsType } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
@@ -8,12 +8,15 @@ import { formatTime } from '../../components/time';
 import type { Schedule, ScheduledSession } from '../../data/scheduling/schedule';
 import { useChangeSession } from '../../data/sessions/sessions';
 import { reasonText } from '../../i18n/reasonText';
-
-const MAX_PRIORITY = 100;
+import { MAX_PRIORITY, QueuePriority } from './QueuePriority';
 
 /** The pending sessions in the order of the queue, with the values that determine the order. */
 export function QueueTable(props: { schedule: Schedule; mayChange: boolean }) {
   const { t, i18n } = useTranslation();
+  const [chosen, setChosen] = useState<readonly string[]>([]);
+  // Sessions that have left the queue are no longer selected.
+  const waiting = props.schedule.waiting.flatMap(({ session }) => (session ? [session.id] : []));
+  const selected = chosen.filter(id => waiting.includes(id));
   const hasStanding = props.schedule.waiting.some(session => session.standing.length > 0);
   const columns: TableColumnsType<ScheduledSession> = [
     { title: t('scheduler.rank'), dataIndex: 'position', width: 70 },
@@ -55,10 +58,25 @@ export function QueueTable(props: { schedule: Schedule; mayChange: boolean }) {
       shown={props.schedule.waiting.length}
       total={props.schedule.waiting_count}
     >
-      <CardTable
+      {selected.length > 0 && <QueuePriority selected={selected} onDone={setChosen} />}
+      <CardTable<ScheduledSession>
         className="bai-wide-table"
         size="small"
         rowKey={row => row.session?.id ?? String(row.position)}
+        {...(props.mayChange && {
+          rowSelection: {
+            selectedRowKeys: [...selected],
+            onChange: keys => setChosen(keys.map(String)),
+            getCheckboxProps: row => ({
+              // Sessions of other domains have no id.
+              disabled: row.session === null,
+              'aria-label': t('sessions.select', {
+                name: row.session?.name ?? t('scheduler.position', { position: row.position })
+              })
+            }),
+            getTitleCheckboxProps: () => ({ 'aria-label': t('table.select-all') })
+          }
+        })}
         columns={columns}
         dataSource={props.schedule.waiting}
         pagination={false}

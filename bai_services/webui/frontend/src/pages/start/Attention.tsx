@@ -5,7 +5,8 @@ import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../components/amount';
 import { scopeTitle, usageText } from '../../components/storageScope';
 import { formatSeconds, useNow } from '../../components/time';
-import { meQuery, useIsReadOnly } from '../../data/accounts/me';
+import { config } from '../../config';
+import { useIsReadOnly } from '../../data/accounts/me';
 import { ownQuotasQuery } from '../../data/folders/folders';
 import { quotasQuery } from '../../data/sessions/quotas';
 import {
@@ -37,11 +38,9 @@ export function Attention() {
 }
 
 function EndingSessions() {
-  const { data: me } = useQuery(meQuery);
   const now = useNow(REFRESH_MILLIS / 2);
   const running = useQuery({
-    ...runningSessionsQuery(me?.username ?? ''),
-    enabled: me !== undefined,
+    ...runningSessionsQuery(config.username),
     refetchInterval: REFRESH_MILLIS
   });
   return (running.data ?? []).map(session => {

@@ -1,4 +1,4 @@
-import { lazy, useState } from 'react';
+import { lazy, Suspense, useState } from 'react';
 import { Button, Flex, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
@@ -13,6 +13,7 @@ import { LazyDialog } from '../../components/LazyDialog';
 import { NoProject } from '../../components/NoProject';
 import { PageTitle } from '../../components/PageTitle';
 import { SessionTag } from '../../components/StatusTag';
+import { config } from '../../config';
 import { isReadOnly, meQuery, useHasNoProject } from '../../data/accounts/me';
 import { loadScript } from '../../data/scripts';
 import { sessionsQuery } from '../../data/sessions/sessions';
@@ -28,13 +29,19 @@ const CreateFolder = lazy(() =>
     default: module.CreateFolder
   }))
 );
+const MonitorBoard = lazy(() =>
+  loadScript(() => import('./MonitorBoard')).then(module => ({ default: module.MonitorBoard }))
+);
 const RECENT = 5;
 const layout = storedLayout('start');
 /** The cards that start sessions. */
 const STARTERS: readonly string[] = ['quick', 'interactive', 'batch', 'link'];
 const TYPES = ['interactive', 'batch'] as const;
 
-/** Landing page: warnings, guide for new users, ways to start a session, and recent sessions. */
+/**
+ * Landing page: warnings, guide for new users, ways to start a session, and recent sessions.
+ * Monitors see the state of the hub instead, because they start no sessions.
+ */
 export function StartPage() {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);
@@ -44,9 +51,9 @@ export function StartPage() {
       limit: RECENT,
       offset: 0,
       sort: '-created_at',
-      filters: { owner: me?.username ?? '' }
+      filters: { owner: config.username }
     }),
-    enabled: me !== undefined
+    enabled: !isReadOnly(me?.role)
   });
   const cards = [
     {
@@ -120,8 +127,7 @@ export function StartPage() {
   ];
   const mayOnlyRead = isReadOnly(me?.role);
   const hasNoProject = useHasNoProject();
-  const isShown = (key: string) =>
-    mayOnlyRead ? key === 'recent' : !(hasNoProject && STARTERS.includes(key));
+  const isShown = (key: string) => !(hasNoProject && STARTERS.includes(key));
   return (
     <>
       <PageTitle>
@@ -138,7 +144,13 @@ export function StartPage() {
       {recent.data && !mayOnlyRead && !hasNoProject && (
         <FirstSteps sessions={recent.data} onCreateFolder={() => setIsCreatingFolder(true)} />
       )}
-      <Board layout={layout} cards={cards.filter(({ key }) => isShown(key))} />
+      {mayOnlyRead ? (
+        <Suspense fallback={<Skeleton active />}>
+          <MonitorBoard />
+        </Suspense>
+      ) : (
+        <Board layout={layout} cards={cards.filter(({ key }) => isShown(key))} />
+      )}
       <LazyDialog isOpen={isCreatingFolder}>
         <CreateFolder isOpen={isCreatingFolder} onClose={() => setIsCreatingFolder(false)} />
       </LazyDialog>
