@@ -443,7 +443,14 @@ TABLE = [
     Row("DELETE /image-pulls/nothing", "404 403 403 403 403 403 403 403 403"),
     Row("GET /images/{image}/agents", "ok ok ok 403 403 403 ok 403 403"),
     Row("GET /custom-images", "ok ok ok ok ok ok ok 403 403"),
+    # Builds from recipes are disabled.
+    Row(
+        "POST /custom-images",
+        "403 403 403 403 403 403 403 403 403",
+        {"name": "{fresh}", "recipe": {"apt.txt": "graphviz"}},
+    ),
     Row("GET /custom-images/{custom_image}", "ok ok 404 ok 404 404 ok 403 403"),
+    Row("GET /custom-images/{custom_image}/log", "ok ok 404 ok 404 404 403 403 403"),
     Row(
         "PATCH /custom-images/{custom_image}",
         "ok ok 404 ok 404 404 403 403 403",
