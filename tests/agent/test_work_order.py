@@ -26,7 +26,7 @@ class Recorder(WorkExecutor):
         link = cast("Any", SimpleNamespace(deliver=deliver))
         launches = SimpleNamespace(launch=none, terminate=none, on_removable=lambda remove: None)
         fence = cast("Any", SimpleNamespace(on_fenced=lambda stop: None))
-        folders = cast("Any", SimpleNamespace(all=lambda: []))
+        folders = cast("Any", SimpleNamespace(all=lambda: [], find=lambda name: None))
         parts = (none, none, folders, none, none, none)
         super().__init__(link, *parts, cast("Any", launches), fence)
 

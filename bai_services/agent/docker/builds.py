@@ -28,6 +28,8 @@ _MAX_ERROR = 300
 # Output of Docker, not of a step.
 _OF_DOCKER = ("Step ", " --->", "Removing intermediate container")
 _STEP = re.compile(r"Step (\d+)/(\d+) :")
+# Docker shows the standard error of a step in red.
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _RUNNING = re.compile(r" ---> Running in ([0-9a-f]{12,64})\s*")
 
 
@@ -129,7 +131,7 @@ def _follow(
         if text:
             report_output(text)
             if not text.startswith(_OF_DOCKER):
-                last = text.strip() or last
+                last = _COLOR.sub("", text).strip() or last
         if found := _STEP.match(text):
             step = int(found[1])
             report_percent(min(99, 100 * (step - 1) // max(1, int(found[2]))))
