@@ -127,11 +127,11 @@ def _follow(
         running.require_wanted(client)
         if "error" in line:
             raise _failure(line, step, last)
-        text = str(line.get("stream") or "")
+        text = _COLOR.sub("", str(line.get("stream") or ""))
         if text:
             report_output(text)
             if not text.startswith(_OF_DOCKER):
-                last = _COLOR.sub("", text).strip() or last
+                last = text.strip() or last
         if found := _STEP.match(text):
             step = int(found[1])
             report_percent(min(99, 100 * (step - 1) // max(1, int(found[2]))))

@@ -222,7 +222,12 @@ def raise_if_violated(exceeded: Sequence[Violation]) -> None:
 
 def violation_facts(violation: Violation) -> dict[str, Any]:
     """Return a violation as a JSON object, for the details of an error or a reason."""
-    facts = {**fields_of(violation), "coded": violation.coded.as_json()}
+    return {**shown_fields(violation), "coded": violation.coded.as_json()}
+
+
+def shown_fields(violation: Violation) -> dict[str, Any]:
+    """Return the fields of a violation that clients see."""
+    facts = fields_of(violation)
     del facts["is_permanent"]
     return facts
 

@@ -10,7 +10,7 @@ from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import AlreadyExists, BaiError, InUse
 from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import MEM, format_amount, parse_amount, percent_of
-from bai_services.core.scheduling.caps import SESSIONS, Violation
+from bai_services.core.scheduling.caps import SESSIONS, Violation, shown_fields
 from bai_services.core.scheduling.estimates.preview import preview
 from bai_services.core.sessions.previews import (
     CapUse,
@@ -133,7 +133,7 @@ _FIELDS = {AlreadyExists.code: "name", InUse.code: "mounts"}
 def _cap_use(cap: Violation, *, is_exceeded: bool) -> CapUse:
     used, asked, limit = (_number(cap.slot, text) for text in (cap.used, cap.asked, cap.limit))
     return CapUse(
-        **fields_of(cap),
+        **shown_fields(cap),
         used_percent=percent_of(used, limit),
         total_percent=percent_of(used + asked, limit),
         is_exceeded=is_exceeded,

@@ -115,6 +115,13 @@ async def test_resource_group_is_created_and_linked_to_a_domain(
         found = checked(admin.get(f"/resource-groups/{name}"), 200)
         assert (found["scheduler"], found["allowed_session_types"]) == ("fair-share", ["batch"])
         await ui.show(name)
+        settings = ui.drawer.get_by_role("region", name="Provisioning of machines")
+        await settings.get_by_role("button", name="Change provisioning").click()
+        await settings.get_by_label("Resources of a machine").fill("cpu=8 mem=32g")
+        await settings.get_by_role("button", name="Save").click()
+        # The demo has no command that starts machines.
+        await ui.page.get_by_text("set BAI_PROVISIONING_COMMAND").first.wait_for()
+        await settings.get_by_role("button", name="Cancel").click()
         await ui.choose("Account", "acme")
         await ui.drawer.get_by_role("button", name="Add", exact=True).click()
         await ui.drawer.get_by_role("button", name="Remove acme").click()
