@@ -35,7 +35,10 @@ ALL = AllowedTargets()
 
 def test_only_failed_imports_restart_and_every_unfinished_one_can_be_cancelled() -> None:
     again = {pair for pair in TRANSITIONS if pair[0] in ENDED}
-    assert again == {(ImportStatus.FAILED, ImportEvent.RETRIED)}
+    assert again == {
+        (ImportStatus.FAILED, ImportEvent.RETRIED),
+        (ImportStatus.FAILED, ImportEvent.RESUBMITTED),
+    }
     assert valid_statuses(ImportEvent.CANCELLED) == set(ImportStatus) - ENDED
     with pytest.raises(InvalidTransition):
         next_status(ImportStatus.DONE, ImportEvent.CANCELLED)

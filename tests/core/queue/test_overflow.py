@@ -46,6 +46,7 @@ def rule(to_group: str, position: int = 0, after: int = 0) -> OverflowRule:
         to_group=to_group,
         position=position,
         after_seconds=after,
+        changed_by_role="admin",
     )
 
 
