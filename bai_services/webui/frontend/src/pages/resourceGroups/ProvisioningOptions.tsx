@@ -32,14 +32,16 @@ export function ProvisioningOptions({ group, isWriter }: ProvisioningOptionsProp
   const { t, i18n } = useTranslation();
   const stored = optionValues<Stored>(group, 'provisioning', DEFAULTS);
   const machine = stored.machine ?? {};
-  const values = { ...stored, machine: slotsToText(machine) };
+  const text = slotsToText(machine);
+  const isOff = text === '';
+  // With the default of the option, 0 machines, a new form would change nothing.
+  const values = { ...stored, machine: text, maximum: isOff ? 1 : stored.maximum };
   const label = (name: string) => t(`resource-groups.provisioning-${name.replaceAll('_', '-')}`);
   const facts = [
     [label('machine'), `${values.machine} (${values.architecture})`],
     ...NUMBERS.map(name => [label(name), values[name].toLocaleString(i18n.language)]),
     ...DURATIONS.map(name => [label(name), formatSeconds(values[name], i18n.language)])
   ];
-  const isOff = values.machine === '';
   return (
     <OptionsSection<FormValues>
       group={group}
