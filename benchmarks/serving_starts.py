@@ -1,7 +1,7 @@
-"""Delays of serving in a running Hub: scale-up, start from zero, revocation of a token.
+"""Delays of serving in a running Hub: scale-up, start from zero, revocation, killed gateway.
 
-The start time of the replica's session is subtracted: the time from its creation until its server
-listens.
+The start time of the replica's session is subtracted from the first two: the time from its creation
+until its server listens.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from .start import demo
 NAME = "bench"
 WAIT_SECONDS = 60
 REVOCATIONS = 5
+KILLS = 5
 BURST = 6
 SERVER = """
 import http.server, json, os, socketserver, time
@@ -83,6 +84,13 @@ class Endpoint:
     def call(self, path: str, token: str = "") -> httpx.Response:
         headers = {"Authorization": f"Bearer {token or self.token}"}
         return self._calls.get(path, headers=headers)
+
+    def is_served(self) -> bool:
+        """Return whether a request succeeds now."""
+        try:
+            return self.call("/").is_success
+        except httpx.HTTPError:
+            return False
 
     def replicas(self) -> list[dict[str, Any]]:
         found = self._rest.get(f"/endpoints/{NAME}/replicas").raise_for_status().json()["items"]
@@ -159,6 +167,18 @@ def revoke_seconds(endpoint: Endpoint) -> float:
     return max(seconds)
 
 
+def gateway_back_seconds(hub: RunningHub, endpoint: Endpoint) -> float:
+    """Return the longest time from a kill of the gateway (SIGKILL) until it serves a request."""
+    seconds = []
+    for _ in range(KILLS):
+        endpoint.call("/").raise_for_status()
+        began = time.perf_counter()
+        hub.kill("gateway")
+        wait_until(endpoint.is_served, WAIT_SECONDS, "a response after the kill of the gateway")
+        seconds.append(time.perf_counter() - began)
+    return max(seconds)
+
+
 def measure(gateway_engine: str = "builtin", runs: int = 3) -> dict[str, float]:
     """Measure with the process engine; scale-up and start from zero are medians of all runs."""
     with demo("process", {"BAI_GATEWAY_ENGINE": gateway_engine}) as hub, hub.rest("user") as rest:
@@ -172,6 +192,7 @@ def measure(gateway_engine: str = "builtin", runs: int = 3) -> dict[str, float]:
             "from_zero_seconds": round(statistics.median(zero), 2),
             "scale_up_seconds": round(statistics.median(up), 2),
             "revoke_seconds": round(revoke_seconds(endpoint), 2),
+            "gateway_back_seconds": round(gateway_back_seconds(hub, endpoint), 2),
         }
 
 

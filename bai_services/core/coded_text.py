@@ -118,7 +118,9 @@ class TextTemplate(Enum):
     )
     BEHIND = "waits for its turn: an earlier session of resource group {group} waits for capacity"
     RESERVED = "capacity is reserved from {starts_at}"
-    RESERVED_AT_UNKNOWN_TIME = "capacity is reserved, but it is not known from when"
+    RESERVED_AT_UNKNOWN_TIME = (
+        "the queue reserves capacity for the session, but its start cannot be estimated"
+    )
     DELAYS = "fits now, but would delay an earlier session, for which capacity is reserved"
     DELAYS_FROM = (
         "fits now, but would delay an earlier session, for which capacity is reserved from "

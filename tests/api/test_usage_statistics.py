@@ -209,6 +209,13 @@ async def test_costs_follow_the_prices(
         "currency": "EUR",
         "prices": [{"resource_group": None, "slot": "cpu", "per_hour": 0.5}],
     }
+    await admin.put("/usage-prices", {**prices, "prices": [{"slot": "mem", "per_hour": 1}]})
+    entries = (await admin.get("/audit-log", action="usage-price.replace", sort="-id"))["items"]
+    assert entries[0]["details"]["changes"] == {
+        "cpu": {"before": "0.5", "after": None},
+        "mem": {"before": None, "after": "1.0"},
+    }
+    await admin.put("/usage-prices", prices)
     twice = {"prices": [prices["prices"][0]] * 2}  # type: ignore[index]
     with pytest.raises(InvalidRequest):
         await admin.put("/usage-prices", twice)

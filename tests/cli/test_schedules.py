@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.testbed.manager import Api
 
 from .conftest import Bai
@@ -26,7 +28,9 @@ async def test_schedule_is_created_listed_changed_and_removed(bai: Bai, api: Api
     assert changed.document["stop"] is None
     await bai("schedule", "pause", "work", by="user")
     resumed = await bai("schedule", "resume", "work", by="user")
-    assert "next start" in resumed.stdout + resumed.stderr
+    # The time zone is that of the schedule's rule.
+    next_start = r"next start: (Mon|Tue|Wed|Thu|Fri) 20\d\d-\d\d-\d\d 08:00 \+0900"
+    assert re.search(next_start, resumed.stdout + resumed.stderr)
     runs = await bai("schedule", "runs", "work", by="user")
     assert runs.code == 0
     wrong = await bai("schedule", "create", "odd-one", "--start", "whenever", by="user")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 import click
 
@@ -100,7 +102,7 @@ async def create(
     spec = {option: value for option, value in options.items() if option not in _FIELDS}
     body = {"name": name, "start": start, "request": request_fields(spec), **_given(options)}
     made = await connection.client.post("/schedules", body)
-    first = (made["next_starts"] or ["never"])[0]
+    first = next(iter(_local_starts(made)), "never")
     output.print_done(f"schedule {name} created; next start: {first}", made, as_json=as_json)
 
 
@@ -115,7 +117,7 @@ async def list_(
     page = await connection.client.get("/schedules", **page_query(sort, limit, offset))
     if not as_json:
         for item in page["items"]:
-            item["next_start"] = next(iter(item["next_starts"]), None)
+            item["next_start"] = next(iter(_local_starts(item)), None)
     output.print_page(
         page,
         COLUMNS,
@@ -131,7 +133,16 @@ async def list_(
 async def info(connection: Connection, name: str, *, as_json: bool) -> None:
     """Show a schedule with its next starts."""
     found = await connection.client.get(f"/schedules/{segment(name)}")
+    if not as_json:
+        found["next_starts"] = _local_starts(found)
     output.print_fields(found, as_json=as_json)
+
+
+def _local_starts(found: Mapping[str, Any]) -> list[str]:
+    """Return the next starts in the time zone of a schedule, with the day, as in its rule."""
+    zone = ZoneInfo(found["time_zone"])
+    starts = [datetime.fromisoformat(text).astimezone(zone) for text in found["next_starts"]]
+    return [f"{start:%a %Y-%m-%d %H:%M} {start:%z}" for start in starts]
 
 
 @schedule.command(epilog=example("bai schedule runs work"))
@@ -194,7 +205,7 @@ async def pause(connection: Connection, name: str, *, as_json: bool) -> None:
 async def resume(connection: Connection, name: str, *, as_json: bool) -> None:
     """Resume a paused schedule."""
     made = await connection.client.patch(f"/schedules/{segment(name)}", {"is_paused": False})
-    first = (made["next_starts"] or ["never"])[0]
+    first = next(iter(_local_starts(made)), "never")
     output.print_done(f"schedule {name} resumed; next start: {first}", made, as_json=as_json)
 
 

@@ -326,5 +326,10 @@ def _policy(group: ResourceGroup, spec: Mapping[str, Any]) -> ReplayPolicy:
 
 
 def _check_names(names: Sequence[str]) -> None:
-    if len(set(names)) < len(names):
-        raise InvalidRequest("two policies are equal; change or remove one", field="policies")
+    """Raise ``InvalidRequest`` if two policies have the same name, and so the same rules."""
+    for number, name in enumerate(names, 1):
+        if (first := names.index(name) + 1) < number:
+            raise InvalidRequest(
+                f"policies {first} and {number} are equal ({name}); change or remove one",
+                field="policies",
+            )

@@ -99,6 +99,9 @@ class Maintenances:
             name=target or str(scope),
             mode=mode,
             reason=spec["reason"],
+            scope=str(scope),
+            starts_at=values["starts_at"].isoformat(),
+            ends_at=values["ends_at"].isoformat() if values["ends_at"] else None,
         )
         created = await self._store.create(values, entry)
         await self._changed()

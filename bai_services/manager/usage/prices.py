@@ -52,15 +52,24 @@ class PriceList:
             raise InvalidRequest(
                 "two prices have the same resource group and slot; remove one", field="prices"
             )
+        before = _shown(await self._store.read())
         entry = self._audit.entry(
             caller,
             "usage-price.replace",
             "usage-prices",
-            prices=len(new.prices),
-            currency=currency,
+            **self._audit.changes(before, {**dict.fromkeys(before), **_shown(new)}),
         )
         await self._store.replace(new, entry)
         return _view(new)
+
+
+def _shown(prices: Prices) -> dict[str, Any]:
+    """Return the currency, and the price of each slot or resource group and slot."""
+    rows = {
+        " ".join(filter(None, (price.resource_group, price.slot))): str(price.per_hour)
+        for price in prices.prices
+    }
+    return {"currency": prices.currency, **rows}
 
 
 def _view(prices: Prices) -> UsagePrices:

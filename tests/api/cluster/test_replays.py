@@ -233,7 +233,7 @@ async def test_killed_process_is_not_reported_as_too_slow(api: Api) -> None:
         ),
         ({"until": "2001-01-01T00:00:00Z"}, "since must be before until"),
         ({"policies": [{}, {}, {}]}, "policies"),
-        ({"policies": [{}, {}]}, "two policies are equal"),
+        ({"policies": [{}, {}]}, "policies 1 and 2 are equal"),
         ({"policies": [{"scheduler": "magic"}]}, "is not a valid scheduler"),
         ({"policies": [{"scheduler_opts": {"speed": 1}}]}, "'speed'"),
         ({"policies": [{"placement": "spread"}]}, "placement"),

@@ -44,6 +44,7 @@ AS_WRITTEN = (
     "^Markdown$",
     "^(user|admin|monitor)$",
     "JupyterHub service bai$",
+    "^extend$",
 )
 
 

@@ -1,6 +1,9 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query';
 import { api, unwrap, type Schemas } from '../client';
 
+/** Percentage of a quota at and above which pages warn. */
+export const NEARLY_FULL_PERCENT = 90;
+
 export type Quotas = Schemas['SessionQuotas'];
 
 /**

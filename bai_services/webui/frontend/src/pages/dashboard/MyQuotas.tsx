@@ -4,7 +4,7 @@ import { Button, Flex, Tag, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../components/amount';
 import { scopeTitle, usageText } from '../../components/storageScope';
-import type { Quotas } from '../../data/sessions/quotas';
+import { NEARLY_FULL_PERCENT, type Quotas } from '../../data/sessions/quotas';
 import { GroupSelect, ResourceBars, UsedFreeSwitch } from './ResourceBars';
 import { amountsOf, omittedQuotas, quotaScopes } from './resources';
 import type { DashboardSearch } from './search';
@@ -82,7 +82,11 @@ function SlotUsage({ slot }: { slot: SlotQuota }) {
               })
         }
       />
-      {slot.is_limiting && <Tag icon={<WarningOutlined />}>{t('dashboard.limiting')}</Tag>}
+      {slot.is_limiting && (
+        <Tag icon={(slot.percent ?? 0) >= NEARLY_FULL_PERCENT && <WarningOutlined />}>
+          {t('dashboard.limiting')}
+        </Tag>
+      )}
     </>
   );
 }

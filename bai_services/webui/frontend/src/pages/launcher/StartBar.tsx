@@ -37,7 +37,9 @@ export function StartBar({ form, preview, isCurrent, onReview }: StartBarProps) 
           const [first] = sessions;
           void navigate({
             to: '/sessions',
-            search: sessions.length === 1 && first ? { session: first.id } : {}
+            search: sessions.length === 1 && first ? { session: first.id } : {},
+            // *Back* must not return to the filled form, which could be submitted again.
+            replace: true
           });
         }
       }

@@ -8,6 +8,11 @@ import type { Schedule, ScheduledReservation } from '../../data/scheduling/sched
 import { rowsOf, type Bar, type Row } from './rows';
 import { positionOf, RANGES, ticksOf, timeScale, type Range, type TimeScale } from './timeScale';
 
+/** Where the bar of a session begins whose start cannot be estimated. */
+const UNKNOWN_START_PERCENT = 85;
+/** The label of a time nearer to the left edge would not fit. */
+const FIRST_LABEL_PERCENT = 8;
+
 /** Timeline of agents and devices with running, reserved and waiting sessions. */
 export function Timeline({ schedule, range }: { schedule: Schedule; range: Range }) {
   const { t, i18n } = useTranslation();
@@ -22,11 +27,13 @@ export function Timeline({ schedule, range }: { schedule: Schedule; range: Range
       <div className="bai-timeline-row bai-timeline-axis" aria-hidden>
         <div />
         <div className="bai-timeline-track">
-          {ticksOf(scale, range).map(at => (
-            <span key={at} style={{ left: `${positionOf(at, scale)}%` }}>
-              {format.format(at)}
-            </span>
-          ))}
+          {ticksOf(scale, range)
+            .filter(at => positionOf(at, scale) >= FIRST_LABEL_PERCENT)
+            .map(at => (
+              <span key={at} style={{ left: `${positionOf(at, scale)}%` }}>
+                {format.format(at)}
+              </span>
+            ))}
         </div>
       </div>
       {rowsOf(schedule).map(row => (
@@ -114,7 +121,7 @@ function TimelineBar(props: {
 }) {
   const { t, i18n } = useTranslation();
   const { bar, scale, place } = props;
-  const left = positionOf(bar.from, scale);
+  const left = bar.from === undefined ? UNKNOWN_START_PERCENT : positionOf(bar.from, scale);
   const right = bar.to === undefined ? 100 : positionOf(bar.to, scale);
   if (right <= 0 || left >= 100) {
     return null;

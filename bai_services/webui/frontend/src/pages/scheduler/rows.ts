@@ -10,8 +10,11 @@ export interface Bar {
   key: string;
   session: ScheduledSession;
   kind: 'running' | 'reserved' | 'waiting';
-  /** Unix times in milliseconds. Without an end, the bar extends to the edge of the chart. */
-  from: number;
+  /**
+   * Unix times in milliseconds. Without an end, the bar extends to the edge of the chart; without
+   * a start, it is at this edge.
+   */
+  from: number | undefined;
   to: number | undefined;
   /**
    * Resources of the session: `0.5` of this device, or `4 CPU` of this agent; empty for `waiting`.
@@ -63,13 +66,13 @@ export function rowsOf(schedule: Schedule): Row[] {
       return [key, { key, agent: lane.agent_id, lane, bars: [], held }];
     })
   );
-  const add = (session: ScheduledSession, kind: 'running' | 'reserved', from: number) => {
+  const add = (session: ScheduledSession, kind: 'running' | 'reserved', from?: number) => {
     session.kernels.forEach((kernel, index) => {
       const parts = kernel.devices.length
         ? kernel.devices.map(({ device_id, amount }) => ({ device: device_id, amount }))
         : [{ device: '', amount: `${kernel.slots['cpu'] ?? '0'} CPU` }];
       for (const { device, amount } of parts) {
-        const key = `${kind}-${session.session?.id ?? from}-${index}-${device}`;
+        const key = `${kind}-${session.session?.id ?? session.position ?? from}-${index}-${device}`;
         rows.get(laneKey(kernel.agent_id, device))?.bars.push({
           key,
           session,
@@ -86,7 +89,7 @@ export function rowsOf(schedule: Schedule): Row[] {
   for (const session of schedule.waiting) {
     const from = millis(session.starts_at);
     if (session.kernels.length) {
-      add(session, 'reserved', from ?? now);
+      add(session, 'reserved', from);
     } else if (from !== undefined && withoutPlace.length < MAX_WAITING_ROWS) {
       const key = `waiting-${session.position}`;
       const bar = { key, session, kind: 'waiting' as const, from, to: millis(session.ends_at) };

@@ -8,7 +8,7 @@ import { formatSeconds, useNow } from '../../components/time';
 import { config } from '../../config';
 import { useIsReadOnly } from '../../data/accounts/me';
 import { ownQuotasQuery } from '../../data/folders/folders';
-import { quotasQuery } from '../../data/sessions/quotas';
+import { NEARLY_FULL_PERCENT, quotasQuery } from '../../data/sessions/quotas';
 import {
   endingCheck,
   endKind,
@@ -20,7 +20,6 @@ import {
 import { Invitations } from '../data/Invitations';
 
 const SOON_MILLIS = 30 * 60_000;
-const NEARLY_FULL_PERCENT = 90;
 const REFRESH_MILLIS = 60_000;
 
 /** Invitations to answer, sessions that stop soon, and quotas that are nearly used up. */
