@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 
+from bai_services.system.supervisor import QUICK_SECONDS
 from tests.hub import RunningHub
 from tests.testbed.wait import wait_until
 
@@ -171,6 +172,8 @@ def gateway_back_seconds(hub: RunningHub, endpoint: Endpoint) -> float:
     """Return the longest time from a kill of the gateway (SIGKILL) until it serves a request."""
     seconds = []
     for _ in range(KILLS):
+        # The supervisor gives up a gateway that is killed soon after its start three times.
+        time.sleep(QUICK_SECONDS)
         endpoint.call("/").raise_for_status()
         began = time.perf_counter()
         hub.kill("gateway")

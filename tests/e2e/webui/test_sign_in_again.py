@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from playwright.async_api import expect
 
 from tests.e2e.sessions import checked, wait_for
 from tests.hub import RunningHub
@@ -107,6 +108,8 @@ async def test_launcher_continues_with_its_input(
     await ui.fill(name=guest)
     await ui.preview.get_by_text("It would start now.").wait_for()
     await mark(ui)
+    # Otherwise the preview with the name could notice the end first.
+    await expect(ui.start_button).to_be_enabled(timeout=WAIT_MILLIS)
     await end(ui.page)
     if end is let_sign_in_expire:
         await ui.launch_without_folder()
