@@ -499,3 +499,11 @@ async def test_wait_without_a_terminal_prints_the_reason_once(
     assert len(lines) == 1
     assert "needs cpu=6, at most 2 free on one agent" in lines[0]
     assert "is pending" not in (await bai(*wait, "--json", by="user")).stderr
+
+
+async def test_empty_log_is_explained(bai: Bai) -> None:
+    await bai("session", "create", "quiet", "-r", "cpu=1", "-r", "mem=1g", by="user")
+    empty = await bai("session", "logs", "quiet", by="user")
+    assert (empty.code, empty.stdout, empty.stderr.strip()) == (0, "", "no output yet")
+    unmatched = await bai("session", "logs", "quiet", "--search", "error", by="user")
+    assert unmatched.stderr.strip() == "no line contains the text"

@@ -262,9 +262,10 @@ async def logs(
     response = await connection.client.get(f"/sessions/{segment(name)}/logs", **query)
     if as_json:
         output.print_json(response)
-    else:
-        log = response["log"]
+    elif log := response["log"]:
         output.print_log(log if log.endswith("\n") else log + "\n")
+    else:
+        output.note("no line contains the text" if search else "no output yet")
 
 
 @session.command(epilog=example("bai session rm my-lab", "bai session rm train-1 train-2 --wait"))
