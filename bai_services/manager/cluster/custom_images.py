@@ -36,7 +36,7 @@ from bai_services.db.cluster.custom_images import CustomImageRow, CustomImageSto
 from bai_services.db.cluster.image_pulls import ImagePullStore
 from bai_services.db.cluster.images import ImageRow, ImageStore
 from bai_services.db.cluster.registries import RegistryStore
-from bai_services.db.sessions.rows import SessionKernels
+from bai_services.db.sessions.rows import SessionKernels, SessionRow
 from bai_services.db.sessions.store import SessionStore
 
 from ..accounts import authorizer
@@ -144,28 +144,12 @@ class CustomImages:
         _require_sharing(caller, visibility, row.domain, row.project_id)
         view = await self._session_store.with_kernels(row.id)
         agent_id = _committing_agent(view)
-        custom_id = str(uuid.uuid4())
-        host = (await self._registries.find(self._registry)).host if self._registry else ""
-        now = self._clock()
         values = {
-            "id": custom_id,
-            "created_at": now,
-            "changed_at": now,
-            "name": name,
+            **await self._new_row(str(uuid.uuid4()), row, name, visibility),
             "description": spec.get("description", ""),
-            "image": custom_image_name(host, row.owner, name, custom_id),
-            "base_image": row.image,
-            "architecture": row.architecture,
-            "owner_id": row.owner_id,
-            "project_id": row.project_id,
-            "visibility": visibility,
-            "is_publish_requested": False,
             "labels": labels,
-            "session_id": row.id,
             "kernel_id": view.kernels[0].id,
-            "session_name": row.name,
             "agent_id": agent_id,
-            "status": CommitStatus.PENDING,
         }
         entry = self._audit.entry(
             caller,
@@ -224,28 +208,13 @@ class CustomImages:
         try:
             row = await self._sessions.find_visible(caller, session.id)
             _require_sharing(caller, visibility, row.domain, row.project_id)
-            host = (await self._registries.find(self._registry)).host if self._registry else ""
-            now = self._clock()
             values = {
-                "id": custom_id,
-                "created_at": now,
-                "changed_at": now,
-                "name": name,
+                **await self._new_row(custom_id, row, name, visibility),
                 "description": spec.get("description", ""),
-                "image": custom_image_name(host, row.owner, name, custom_id),
-                "base_image": row.image,
-                "architecture": row.architecture,
-                "owner_id": row.owner_id,
-                "project_id": row.project_id,
-                "visibility": visibility,
-                "is_publish_requested": False,
                 "labels": labels,
-                "session_id": row.id,
-                "session_name": row.name,
                 # Set when the session runs.
                 "kernel_id": "",
                 "agent_id": "",
-                "status": CommitStatus.PENDING,
                 "is_built": True,
                 "recipe": recipe,
             }
@@ -265,6 +234,29 @@ class CustomImages:
             raise
         self.forget()
         return _shown(made)
+
+    async def _new_row(
+        self, custom_id: str, session: SessionRow, name: str, visibility: Visibility
+    ) -> dict[str, Any]:
+        """Return the columns that a commit and a build derive from their session."""
+        host = (await self._registries.find(self._registry)).host if self._registry else ""
+        now = self._clock()
+        return {
+            "id": custom_id,
+            "created_at": now,
+            "changed_at": now,
+            "name": name,
+            "image": custom_image_name(host, session.owner, name, custom_id),
+            "base_image": session.image,
+            "architecture": session.architecture,
+            "owner_id": session.owner_id,
+            "project_id": session.project_id,
+            "visibility": visibility,
+            "is_publish_requested": False,
+            "session_id": session.id,
+            "session_name": session.name,
+            "status": CommitStatus.PENDING,
+        }
 
     async def log(self, caller: Caller, key: str) -> BuildLog:
         """Return the output of a build, for users that may change its image."""
