@@ -348,6 +348,7 @@ class TextTemplate(Enum):
     )
     NOTICE_SESSION_REQUEUED = "session {name} starts again, because its agent was lost"
     NOTICE_SESSION_PREEMPTED = "session {name} was stopped: {parts}"
+    NOTICE_SESSION_CONTINUES = "session {name} continues to run: its preemption was cancelled"
     NOTICE_RUN_SUCCEEDED = "a run of pipeline {name} has succeeded"
     NOTICE_RUN_FAILED = "a run of pipeline {name} has failed"
     NOTICE_APPROVAL = "pipeline {name}: task {task} waits for your approval"

@@ -697,6 +697,7 @@ NOT_FROM_USERS = {
     "notifications.events.run_ended",
     "notifications.events.reservation_decided",
     "notifications.events.reservation_requested",
+    "notifications.events.session_continues",
     "notifications.events.session_preempted",
     "notifications.events.session_stops",
     "notifications.session_events.event_of",

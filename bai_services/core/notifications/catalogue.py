@@ -25,6 +25,7 @@ class EventName(StrEnum):
     SESSION_STOPS_SOON = "session-stops-soon"
     SESSION_STOPS_NOW = "session-stops-now"
     SESSION_PREEMPTED = "session-preempted"
+    SESSION_CONTINUES = "session-continues"
     SESSION_REQUEUED = "session-requeued"
     RUN_SUCCEEDED = "run-succeeded"
     RUN_FAILED = "run-failed"
@@ -76,6 +77,7 @@ EVENTS: Mapping[EventName, EventType] = {
         EventType(N.SESSION_STOPS_SOON, _MAIL),
         EventType(N.SESSION_STOPS_NOW, _MAIL, is_urgent=True),
         EventType(N.SESSION_PREEMPTED, _MAIL, is_urgent=True),
+        EventType(N.SESSION_CONTINUES, _MAIL, is_urgent=True),
         EventType(N.SESSION_REQUEUED, _MAIL),
         EventType(N.RUN_SUCCEEDED, _WEB),
         EventType(N.RUN_FAILED, _WEB),

@@ -84,6 +84,17 @@ def session_preempted(
     return Event(key, at, EventName.SESSION_PREEMPTED, audience, text, link, domain)
 
 
+def session_continues(
+    session_id: str, at: datetime, owner_id: str, domain: str, name: str
+) -> Event:
+    """Return the event that the announced preemption of a session was cancelled at ``at``."""
+    text = TextTemplate.NOTICE_SESSION_CONTINUES.text(name=name)
+    audience = Audience(user_id=owner_id)
+    key = f"preemption-cancelled:{session_id}@{at.isoformat(timespec='milliseconds')}"
+    link = f"sessions/{session_id}"
+    return Event(key, at, EventName.SESSION_CONTINUES, audience, text, link, domain)
+
+
 def run_ended(
     run_id: str, at: datetime, owner_id: str, domain: str, pipeline: str, *, has_succeeded: bool
 ) -> Event:

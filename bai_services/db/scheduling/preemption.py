@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.notifications.events import Event
+from bai_services.core.notifications.events import Event, session_continues
 from bai_services.core.scheduling.placement import Placement
 from bai_services.core.scheduling.preemption.options import PreemptionMode, PreemptionOptions
 from bai_services.core.scheduling.preemption.plan import Preemption
@@ -171,7 +171,8 @@ class PreemptionStore:
     ) -> list[str]:
         """End an active plan, given by its id or its beneficiary; return the ids of its victims.
 
-        Return [] if there is no such active plan.
+        If the plan is dropped, tell the owners of running victims that these continue. Return [] if
+        there is no such active plan.
         """
         by = _plans.id == plan_id if plan_id else _plans.session_id == session_id
         async with self._db.write() as tx:
@@ -184,7 +185,21 @@ class PreemptionStore:
             if ended is None:
                 return []
             select = sa.select(_victims.session_id).where(_victims.plan_id == ended)
-            return list(await tx.scalars(select.order_by(_victims.session_id)))
+            victims = list(await tx.scalars(select.order_by(_victims.session_id)))
+            if outcome is PlanOutcome.DROPPED:
+                running = await tx.execute(
+                    sa.select(
+                        sessions.c.id, sessions.c.owner_id, sessions.c.domain, sessions.c.name
+                    ).where(sessions.c.id.in_(victims), sessions.c.status == Status.RUNNING)
+                )
+                await raise_events(
+                    tx,
+                    [
+                        session_continues(row.id, at, row.owner_id, row.domain or "", row.name)
+                        for row in running
+                    ],
+                )
+            return victims
 
     async def remove_before(self, before: datetime) -> None:
         """Remove plans that ended before a time."""

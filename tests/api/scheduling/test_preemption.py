@@ -153,6 +153,9 @@ async def test_plan_is_dropped_if_the_waiting_session_is_cancelled(
     session = await user.get("/sessions/low1")
     assert (session["status"], session["preemption"]) == ("RUNNING", None)
     assert (await admin.get("/preemptions"))["items"][0]["outcome"] == "dropped"
+    await api.world.manager.notifications.outbox.step()
+    texts = [each["text"] for each in (await user.get("/notifications"))["items"]]
+    assert "session low1 continues to run: its preemption was cancelled" in texts
 
 
 async def test_plan_is_dropped_if_the_waiting_session_may_no_longer_start(

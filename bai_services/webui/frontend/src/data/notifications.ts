@@ -21,6 +21,7 @@ const EVENTS: Record<NotificationEvent['name'], true> = {
   'session-stops-soon': true,
   'session-stops-now': true,
   'session-preempted': true,
+  'session-continues': true,
   'session-requeued': true,
   'run-succeeded': true,
   'run-failed': true,
