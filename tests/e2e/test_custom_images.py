@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import httpx
 import pytest
 
 from tests.e2e.conftest import LISTEN_ON_ALL_ADDRESSES
@@ -18,12 +23,13 @@ from tests.e2e.test_tunnel import command
 from tests.hub import RunningHub
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.image_registry import PASSWORD, USERNAME, TlsRegistry, serving_registry
-from tests.testbed.images import base_image
+from tests.testbed.images import ROOT, base_image, minimal_image
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.wait import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
+MATRIX = ROOT / "images" / "matrix"
 SECRETS = ["secret-in-the-environment", "text-in-a-folder", "text-in-the-home", "PRIVATE KEY"]
 
 
@@ -187,6 +193,70 @@ async def test_a_commit_has_packages_but_no_folders_and_secrets(
     assert log_of(rest, batch).startswith("42\n")
     checked(rest.delete(path), 204)
     assert rest.get(path).status_code == 404
+
+
+LIBRARY = """
+[images.toolz]
+description = "toolz"
+pip = ["toolz==VERSION"]
+"""
+
+
+def build_library(engine: DockerEngine, version: str, folder: Path) -> str:
+    """Build an image with a version of a library, always with the same name; return the output."""
+    images = folder / "images.toml"
+    images.write_text(LIBRARY.replace("VERSION", version))
+    words = ["--images", str(images), "--python", "3.11", "--minimal", minimal_image(engine)]
+    done = subprocess.run(
+        [sys.executable, MATRIX, *words, "--prefix", "bai-testbed", "toolz"],
+        env={**os.environ, "DOCKER_HOST": engine.host},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    return done.stdout
+
+
+async def test_two_versions_of_a_library_run_in_two_sessions_at_once(
+    hub: RunningHub, docker_engine: DockerEngine, tmp_path: Path
+) -> None:
+    rest, versions = hub.rest("user"), ("0.12.1", "1.0.0")
+    names = [f"bai-testbed-toolz:{version}" for version in versions]
+    build_library(docker_engine, versions[0], tmp_path)
+    docker_engine.run("tag", "bai-testbed-toolz:py3.11", names[0])
+    shown = build_library(docker_engine, versions[1], tmp_path)
+    docker_engine.run("tag", "bai-testbed-toolz:py3.11", names[1])
+    # `make images` reports what the second build has changed.
+    packages = re.findall(r"^  (.) pypi/(\S+) (.*)$", shown, re.MULTILINE)
+    assert packages == [("~", "toolz", "0.12.1 -> 1.0.0")], shown
+    with hub.rest("admin") as admin:
+        for name in names:
+            labels = docker_engine.client.images.get(name).labels
+            checked(admin.post("/images", json={"name": name, "labels": labels}), 201)
+
+    sessions = [start(rest, f"toolz-{n}", image=name) for n, name in enumerate(names)]
+    code = "import toolz; print(toolz.__version__)"
+    found = [await output_of(server_of(hub, session), code) for session in sessions]
+    assert found == [f"{version}\n" for version in versions]
+    statuses = [checked(rest.get(f"/sessions/{each['id']}"), 200)["status"] for each in sessions]
+    assert statuses == ["RUNNING", "RUNNING"]
+    # The SBOM of each image names its version, and the packages of Debian.
+    for name, version in zip(names, versions, strict=True):
+        sbom = wait_until(lambda name=name: sbom_of(rest, name), 120, "the agent with the image")
+        kinds = {(each["kind"], each["name"]): each["version"] for each in sbom["packages"]}
+        assert kinds["pypi", "toolz"] == version
+        assert ("deb", "openssh-server") in kinds and ("pypi", "jupyterlab") in kinds
+        assert sbom["document"]["specVersion"] == "1.6"
+    listed = bai(hub, tmp_path, "image", "sbom", names[1], "--package", "toolz")
+    assert "toolz" in listed and "1.0.0" in listed and "jupyterlab" not in listed
+    for session in sessions:
+        stop(rest, session["id"])
+
+
+def sbom_of(rest: httpx.Client, image: str) -> JSON | None:
+    """Return the SBOM of an image; None until an agent has reported that it has the image."""
+    response = rest.get(f"/images/{quote(image, safe='')}/sbom")
+    return None if response.status_code == 409 else checked(response, 200)
 
 
 def test_a_recipe_is_built_and_pushed(

@@ -35,6 +35,7 @@ from .images import Images
 from .layers import Layers
 from .networks import CLUSTER_PREFIX, Networks
 from .runtime import Runtime
+from .sboms import read_sbom
 
 log = logging.getLogger(__name__)
 
@@ -278,6 +279,9 @@ class DockerEngine(Engine):
 
     async def prune_images(self, request: PruneRequest) -> Sequence[Mapping[str, Any]]:
         return await self._images.prune(request)
+
+    async def image_sbom(self, name: str) -> bytes:
+        return await read_sbom(self._calls, name)
 
     async def commit(
         self, request: CommitRequest, report_progress: ReportProgress
