@@ -23,7 +23,13 @@ from tests.e2e.test_tunnel import command
 from tests.hub import RunningHub
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.image_registry import PASSWORD, USERNAME, TlsRegistry, serving_registry
-from tests.testbed.images import ROOT, base_image, minimal_image
+from tests.testbed.images import (
+    ROOT,
+    base_image,
+    minimal_image,
+    mirror_image,
+    mirror_variables,
+)
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.wait import wait_until
 
@@ -53,8 +59,11 @@ def hub(
     environment = {
         "DOCKER_HOST": docker_engine.host,
         "BAI_AGENT_CPU": "8",
+        # The package mirrors of this machine may have addresses that are not public.
+        "BAI_AGENT_EGRESS": "open",
         "BAI_AGENT_RUNTIME_IMAGE": runtime_image,
         "BAI_BUILD_RECIPES": "1",
+        "BAI_AGENT_BUILD_VARIABLES": mirror_variables(),
         "BAI_COMMIT_REGISTRY": "lab",
         "BAI_CONFIG": str(further),
         "BAI_REGISTRY_NETWORKS": "127.0.0.0/8",
@@ -63,8 +72,8 @@ def hub(
     try:
         running.start()
         with running.rest("admin") as admin:
-            spec = {"name": base_image(docker_engine), "labels": {}}
-            checked(admin.post("/images", json=spec), 201)
+            for name in {base_image(docker_engine), mirror_image(docker_engine)}:
+                checked(admin.post("/images", json={"name": name, "labels": {}}), 201)
             spec = {"name": "lab", "url": registry.url, "ca_certificate": registry.certificate}
             login = {"username": USERNAME, "password": PASSWORD}
             checked(admin.post("/image-registries", json={**spec, **login}), 201)
@@ -267,8 +276,11 @@ def test_a_recipe_is_built_and_pushed(
     (recipe / "Dockerfile").write_text(
         "FROM base\nRUN echo made-by-a-recipe > /opt/made && id -u >> /opt/made\n"
     )
+    # A package of Debian and one of PyPI.
+    (recipe / "apt.txt").write_text("tree\n")
+    (recipe / "requirements.txt").write_text("toolz==1.0.0\n")
     (recipe / "private.txt").write_text("not part of the recipe")
-    words = ("from-recipe", str(recipe), "--image", base_image(docker_engine))
+    words = ("from-recipe", str(recipe), "--image", mirror_image(docker_engine))
     shown = bai(hub, tmp_path, "custom-image", "build", *words, "-r", "cpu=1", "--wait")
     assert "made-by-a-recipe" in shown and f"built {registry.host}/custom/user/" in shown
     (made,) = checked(rest.get("/custom-images?name=from-recipe"), 200)["items"]
@@ -278,10 +290,12 @@ def test_a_recipe_is_built_and_pushed(
     # A new session pulls the image from the registry.
     docker_engine.run("rmi", "--force", made["image"])
     job = {"name": "recipe-job", "type": "batch", "project": "default", "image": made["image"]}
-    job |= {"resources": {"cpu": "1", "mem": "512m"}, "startup_command": "cat /opt/made; id -un"}
+    used = "python3 -c 'import toolz; print(toolz.__version__)'; command -v tree"
+    job |= {"resources": {"cpu": "1", "mem": "512m"}}
+    job |= {"startup_command": f"cat /opt/made; id -un; {used}"}
     batch = checked(rest.post("/sessions", json=job), 201)
     assert wait_for(rest, batch["id"], "TERMINATED")["result"] == "success"
-    assert log_of(rest, batch) == "made-by-a-recipe\n0\nwork\n"
+    assert log_of(rest, batch) == "made-by-a-recipe\n0\nwork\n1.0.0\n/usr/bin/tree\n"
     checked(rest.delete(f"/custom-images/{made['id']}"), 204)
 
 

@@ -307,7 +307,7 @@ class DockerEngine(Engine):
         await self._images.evict()
         await self._runtime.remove_unused()
         try:
-            await self._calls.run("change", remove_old_cache)
+            await self._calls.run("change", lambda client: remove_old_cache(client, AGENT))
         except (Unavailable, docker.errors.APIError) as error:
             log.warning("the cache of builds cannot be cleaned up: %s", error)
         for name in await self._networks.remove_unused(UNUSED_NETWORK_TIMEOUT_SECONDS):
