@@ -96,7 +96,7 @@ async def test_the_packages_of_an_image_are_shown_and_saved(
             image = checked(admin.post("/images", json=spec), 201)
             try:
                 await agent.beat(facts={"image_digests": {name: ""}})
-                ui = await opened(Entities, "admin", f"/images?selected={image['id']}")
+                ui = await opened(Entities, "admin", f"/images?item={image['id']}")
                 section = ui.page.get_by_role("region", name="Packages (SBOM)")
                 packed = pack_sbom(json.dumps(CYCLONEDX).encode())
                 show = section.get_by_role("button", name="Show packages")
