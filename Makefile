@@ -7,6 +7,7 @@
 # make docs      build the manual, which the hub serves, in bai_services/manual
 # make wheel     build the wheel in dist, with the web UI, the extension, the proxy and the manual
 # make image     build the session image in the running Docker engine
+# make images    build all images of images/versions.toml, and report the packages that have changed
 # make clean     remove the environment, build outputs, caches and the state in .bai
 
 PYTHON ?= python3
@@ -24,12 +25,12 @@ WEBUI_NEEDS := bai_services/webui/frontend/node_modules/.installed
 MANUAL := bai_services/manual/.built
 # Extra of pyproject.toml that is installed: `dev`. `make run` and `make image` install only `demo`
 # if the development environment does not exist.
-EXTRA ?= $(if $(wildcard $(STAMP)-dev),dev,$(if $(filter run image,$(MAKECMDGOALS)),demo,dev))
+EXTRA ?= $(if $(wildcard $(STAMP)-dev),dev,$(if $(filter run image images,$(MAKECMDGOALS)),demo,dev))
 ENVIRONMENT := $(STAMP)-$(EXTRA)
 # Downloaded packages.
 PACKAGES := $(STAMP)-dev $(PROXY)/.installed $(LABEXT_NEEDS) $(WEBUI_NEEDS)
 
-.PHONY: install packages run test test-parts test-fast soak check check-style check-types check-labext check-webui docs wheel image clean
+.PHONY: install packages run test test-parts test-fast soak check check-style check-types check-labext check-webui docs wheel image images clean
 
 install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT) $(WEBUI)
 
@@ -77,8 +78,8 @@ soak: install $(STAMP)-compiled
 check: check-style check-types check-labext check-webui docs
 
 check-style: $(STAMP)-dev
-	$(BIN)/ruff format --check . scripts/run images/session/build
-	$(BIN)/ruff check . scripts/run images/session/build
+	$(BIN)/ruff format --check . scripts/run images/session/build images/matrix
+	$(BIN)/ruff check . scripts/run images/session/build images/matrix
 	$(BIN)/lint-imports
 
 check-types: $(STAMP)-dev
@@ -112,6 +113,10 @@ wheel: $(PROXY)/.installed $(LABEXT) $(WEBUI) $(MANUAL)
 
 image: $(ENVIRONMENT) $(LABEXT)
 	$(BIN)/python images/session/build
+
+# Another example: make images IMAGES="pytorch --python 3.12"
+images: $(ENVIRONMENT) $(LABEXT)
+	$(BIN)/python images/matrix --sboms build/images $(IMAGES)
 
 clean:
 	rm -rf bai_labext/labextension bai_labext/frontend/lib bai_labext/frontend/node_modules

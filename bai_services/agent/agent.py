@@ -17,6 +17,7 @@ from bai_services.core.cluster.protocol import (
     IncompatibleManager,
     check_manager,
 )
+from bai_services.core.cluster.sbom import SbomRequest, pack_sbom
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound, Unavailable
 from bai_services.core.resources import ResourceSlots
 
@@ -29,7 +30,7 @@ from .engine import Engine
 from .fence import Fence
 from .folders.disk import DiskWatch
 from .folders.kernel_folders import Folders
-from .image_pulls import PRUNE, PULL, PullExecutor, PullTask
+from .image_pulls import PRUNE, PULL, SBOM, PullExecutor, PullTask
 from .kernels import Kernel, Task
 from .launches import Launches
 from .link import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, Link
@@ -300,6 +301,8 @@ class Agent:
                 work = self._pull(PullTask.from_json(item))
             elif item.get("kind") == PRUNE:
                 work = self._prune(PruneRequest.from_json(item))
+            elif item.get("kind") == SBOM:
+                work = self._read_sbom(SbomRequest.from_json(item))
             elif item.get("kind") == DISCARD:
                 work = self._discard(str(item.get("image")))
             elif item.get("kind") == COMMIT:
@@ -337,6 +340,18 @@ class Agent:
                 report |= {"state": "failed", "error": {"message": error.message}}
             # The next heartbeat does not list the removed images.
             self._slow_facts_cache = None
+            await self._link.deliver(report)
+
+    async def _read_sbom(self, request: SbomRequest) -> None:
+        """Read the SBOM of an image, and report it."""
+        report: dict[str, Any] = {"work_id": request.id, "kind": SBOM, "state": "done"}
+        with tracing.span(f"agent {SBOM}", attributes={"bai.work.kind": SBOM}) as span:
+            try:
+                content = await self._engine.image_sbom(request.image)
+                report["sbom"] = await asyncio.to_thread(pack_sbom, content)
+            except BaiError as error:
+                span.fail(error.message, error.code)
+                report |= {"state": "failed", "error": {"message": error.message}}
             await self._link.deliver(report)
 
     async def _commit(self, request: CommitRequest) -> None:

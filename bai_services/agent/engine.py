@@ -161,6 +161,18 @@ class Engine(ABC):
         """
         return ()
 
+    async def image_sbom(self, name: str) -> bytes:
+        """Return the SBOM of an image on this machine.
+
+        Raises
+        ------
+        NotFound
+            If the image is not on this machine, or has no SBOM.
+        Unavailable
+            If the engine does not respond.
+        """
+        raise NotFound("this engine runs no images")
+
     async def commit(
         self, request: CommitRequest, report_progress: ReportProgress
     ) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from .link import Link
 
 log = logging.getLogger(__name__)
 
-PULL, PRUNE = "pull", "prune"
+PULL, PRUNE, SBOM = "pull", "prune", "sbom"
 REPORT_INTERVAL_SECONDS = 2.0
 
 

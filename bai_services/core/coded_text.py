@@ -414,6 +414,8 @@ class TextTemplate(Enum):
     TRIAL_ENDING = "the session of the trial is ending"
     TRIAL_ENDED = "the trial of the definition has ended"
     PIPELINE_TASK_CANCELLED = "the run of the pipeline was cancelled"
+    PIPELINE_TASK_APPROVED = "approved by {name}"
+    PIPELINE_TASK_REJECTED = "rejected by {name}"
     TRIAL_NO_HTTP = "the server closed the connection, or does not speak HTTP"
     TRIAL_UNREACHABLE = "the replica cannot be reached"
     TRIAL_SLOW = "the health check {path} was not answered within {timeout_seconds}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from docker.models.containers import Container
 
+from bai_services.agent.docker import builds
 from bai_services.agent.docker.calls import DockerCalls
 from bai_services.agent.docker.commits import OUTPUT, commit
 from bai_services.core.cluster.custom_images import CommitRequest
@@ -190,3 +192,31 @@ async def test_a_cancelled_build_ends_a_silent_step(build: Build) -> None:
         lambda: asyncio.to_thread(lambda: not steps()), 30, "the end of the step"
     )
     assert not build.engine.client.images.list(build.image("cancelled"))
+
+
+async def test_containers_of_lost_builds_are_removed(
+    docker_engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that has crashed during a build leaves the container of the step."""
+    create, image = docker_engine.client.containers.create, base_image(docker_engine)
+    labels = {CACHE_LABEL: "1"}
+    lost = create(image, ["true"], labels=labels)
+    session = create(image, ["true"], labels={**labels, "bai.agent-id": "other"})
+    running = create(image, ["sleep", "600"], labels=labels)
+    running.start()
+
+    def remove() -> set[str]:
+        builds.remove_old_cache(docker_engine.client.api, "bai.agent-id")
+        found = docker_engine.client.containers.list(all=True, filters={"label": CACHE_LABEL})
+        return {container.id for container in found} & {lost.id, session.id, running.id}
+
+    try:
+        # The container of a step that has not begun yet.
+        assert lost.id in await asyncio.to_thread(remove)
+        later = time.time() + 120
+        monkeypatch.setattr(time, "time", lambda: later)
+        assert await asyncio.to_thread(remove) == {session.id, running.id}
+    finally:
+        monkeypatch.undo()
+        for container in (session, running):
+            container.remove(force=True)

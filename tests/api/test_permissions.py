@@ -442,6 +442,7 @@ TABLE = [
     ),
     Row("DELETE /image-pulls/nothing", "404 403 403 403 403 403 403 403 403"),
     Row("GET /images/{image}/agents", "ok ok ok 403 403 403 ok 403 403"),
+    Row("GET /images/{image}/sbom", "404 404 404 404 404 404 404 403 403"),
     Row("GET /custom-images", "ok ok ok ok ok ok ok 403 403"),
     # Builds from recipes are disabled.
     Row(

@@ -53,6 +53,7 @@ from bai_services.core.cluster import (
     recipes,
     registries,
     reported_facts,
+    sbom,
 )
 from bai_services.core.cluster import (
     model as cluster,
@@ -268,6 +269,14 @@ PARSERS: dict[str, list[Parser]] = {
     "cluster.recipes.dockerfile_of": [
         lambda t: recipes.dockerfile_of({"Dockerfile": f"RUN {t}"}, "a", [t])
     ],
+    "cluster.sbom.parse_sbom": [
+        lambda t: sbom.parse_sbom("a", "a", {t: t}, t),
+        lambda t: sbom.parse_sbom(
+            "a", "a", {}, json.dumps({"bomFormat": "CycloneDX", "components": [{"name": t}]})
+        ),
+    ],
+    "cluster.sbom.sbom_path": [lambda t: sbom.sbom_path({sbom.SBOM_LABEL: t})],
+    "cluster.sbom.unpack_sbom": [sbom.unpack_sbom],
     "cluster.image_labels.check_preopen_ports": [
         lambda t: image_labels.check_preopen_ports([8000], {PORTS: t})
     ],
@@ -598,6 +607,7 @@ PARSERS: dict[str, list[Parser]] = {
 NOT_FROM_USERS = {
     # Names of resource groups and images that the database has, and work items of the manager.
     "cluster.image_store.PruneRequest.from_json",
+    "cluster.sbom.SbomRequest.from_json",
     "cluster.registries.is_in_scope",
     "scheduling.machine_demand.machines_needed",
     "scheduling.machine_demand.new_agent",

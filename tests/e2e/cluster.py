@@ -116,6 +116,7 @@ def _joined(
     further.write_text(LISTEN_ON_ALL_ADDRESSES)
     address = nodes.gateway(engines[0])
     environment = {"DOCKER_HOST": own.host, "BAI_IMAGE": image, "BAI_CONFIG": str(further)}
+    environment |= {"BAI_BUILD_RECIPES": "1"}
     environment |= {"BAI_INTERNAL_ADDRESS": address, "BAI_SWARM_HOST": engines[0].host}
     hub = RunningHub(folder / "hub", "docker", environment)
     try:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import httpx
 import pytest
 
 from tests.e2e.conftest import LISTEN_ON_ALL_ADDRESSES
@@ -18,12 +23,19 @@ from tests.e2e.test_tunnel import command
 from tests.hub import RunningHub
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.image_registry import PASSWORD, USERNAME, TlsRegistry, serving_registry
-from tests.testbed.images import base_image
+from tests.testbed.images import (
+    ROOT,
+    base_image,
+    minimal_image,
+    mirror_image,
+    mirror_variables,
+)
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.wait import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
+MATRIX = ROOT / "images" / "matrix"
 SECRETS = ["secret-in-the-environment", "text-in-a-folder", "text-in-the-home", "PRIVATE KEY"]
 
 
@@ -47,8 +59,11 @@ def hub(
     environment = {
         "DOCKER_HOST": docker_engine.host,
         "BAI_AGENT_CPU": "8",
+        # The package mirrors of this machine may have addresses that are not public.
+        "BAI_AGENT_EGRESS": "open",
         "BAI_AGENT_RUNTIME_IMAGE": runtime_image,
         "BAI_BUILD_RECIPES": "1",
+        "BAI_AGENT_BUILD_VARIABLES": mirror_variables(),
         "BAI_COMMIT_REGISTRY": "lab",
         "BAI_CONFIG": str(further),
         "BAI_REGISTRY_NETWORKS": "127.0.0.0/8",
@@ -57,8 +72,8 @@ def hub(
     try:
         running.start()
         with running.rest("admin") as admin:
-            spec = {"name": base_image(docker_engine), "labels": {}}
-            checked(admin.post("/images", json=spec), 201)
+            for name in {base_image(docker_engine), mirror_image(docker_engine)}:
+                checked(admin.post("/images", json={"name": name, "labels": {}}), 201)
             spec = {"name": "lab", "url": registry.url, "ca_certificate": registry.certificate}
             login = {"username": USERNAME, "password": PASSWORD}
             checked(admin.post("/image-registries", json={**spec, **login}), 201)
@@ -189,6 +204,70 @@ async def test_a_commit_has_packages_but_no_folders_and_secrets(
     assert rest.get(path).status_code == 404
 
 
+LIBRARY = """
+[images.toolz]
+description = "toolz"
+pip = ["toolz==VERSION"]
+"""
+
+
+def build_library(engine: DockerEngine, version: str, folder: Path) -> str:
+    """Build an image with a version of a library, always with the same name; return the output."""
+    images = folder / "images.toml"
+    images.write_text(LIBRARY.replace("VERSION", version))
+    words = ["--images", str(images), "--python", "3.11", "--minimal", minimal_image(engine)]
+    done = subprocess.run(
+        [sys.executable, MATRIX, *words, "--prefix", "bai-testbed", "toolz"],
+        env={**os.environ, "DOCKER_HOST": engine.host},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    return done.stdout
+
+
+async def test_two_versions_of_a_library_run_in_two_sessions_at_once(
+    hub: RunningHub, docker_engine: DockerEngine, tmp_path: Path
+) -> None:
+    rest, versions = hub.rest("user"), ("0.12.1", "1.0.0")
+    names = [f"bai-testbed-toolz:{version}" for version in versions]
+    build_library(docker_engine, versions[0], tmp_path)
+    docker_engine.run("tag", "bai-testbed-toolz:py3.11", names[0])
+    shown = build_library(docker_engine, versions[1], tmp_path)
+    docker_engine.run("tag", "bai-testbed-toolz:py3.11", names[1])
+    # `make images` reports what the second build has changed.
+    packages = re.findall(r"^  (.) pypi/(\S+) (.*)$", shown, re.MULTILINE)
+    assert packages == [("~", "toolz", "0.12.1 -> 1.0.0")], shown
+    with hub.rest("admin") as admin:
+        for name in names:
+            labels = docker_engine.client.images.get(name).labels
+            checked(admin.post("/images", json={"name": name, "labels": labels}), 201)
+
+    sessions = [start(rest, f"toolz-{n}", image=name) for n, name in enumerate(names)]
+    code = "import toolz; print(toolz.__version__)"
+    found = [await output_of(server_of(hub, session), code) for session in sessions]
+    assert found == [f"{version}\n" for version in versions]
+    statuses = [checked(rest.get(f"/sessions/{each['id']}"), 200)["status"] for each in sessions]
+    assert statuses == ["RUNNING", "RUNNING"]
+    # The SBOM of each image names its version, and the packages of Debian.
+    for name, version in zip(names, versions, strict=True):
+        sbom = wait_until(lambda name=name: sbom_of(rest, name), 120, "the agent with the image")
+        kinds = {(each["kind"], each["name"]): each["version"] for each in sbom["packages"]}
+        assert kinds["pypi", "toolz"] == version
+        assert ("deb", "openssh-server") in kinds and ("pypi", "jupyterlab") in kinds
+        assert sbom["document"]["specVersion"] == "1.6"
+    listed = bai(hub, tmp_path, "image", "sbom", names[1], "--package", "toolz")
+    assert "toolz" in listed and "1.0.0" in listed and "jupyterlab" not in listed
+    for session in sessions:
+        stop(rest, session["id"])
+
+
+def sbom_of(rest: httpx.Client, image: str) -> JSON | None:
+    """Return the SBOM of an image; None until an agent has reported that it has the image."""
+    response = rest.get(f"/images/{quote(image, safe='')}/sbom")
+    return None if response.status_code == 409 else checked(response, 200)
+
+
 def test_a_recipe_is_built_and_pushed(
     hub: RunningHub, docker_engine: DockerEngine, registry: TlsRegistry, tmp_path: Path
 ) -> None:
@@ -197,8 +276,11 @@ def test_a_recipe_is_built_and_pushed(
     (recipe / "Dockerfile").write_text(
         "FROM base\nRUN echo made-by-a-recipe > /opt/made && id -u >> /opt/made\n"
     )
+    # A package of Debian and one of PyPI.
+    (recipe / "apt.txt").write_text("tree\n")
+    (recipe / "requirements.txt").write_text("toolz==1.0.0\n")
     (recipe / "private.txt").write_text("not part of the recipe")
-    words = ("from-recipe", str(recipe), "--image", base_image(docker_engine))
+    words = ("from-recipe", str(recipe), "--image", mirror_image(docker_engine))
     shown = bai(hub, tmp_path, "custom-image", "build", *words, "-r", "cpu=1", "--wait")
     assert "made-by-a-recipe" in shown and f"built {registry.host}/custom/user/" in shown
     (made,) = checked(rest.get("/custom-images?name=from-recipe"), 200)["items"]
@@ -208,10 +290,12 @@ def test_a_recipe_is_built_and_pushed(
     # A new session pulls the image from the registry.
     docker_engine.run("rmi", "--force", made["image"])
     job = {"name": "recipe-job", "type": "batch", "project": "default", "image": made["image"]}
-    job |= {"resources": {"cpu": "1", "mem": "512m"}, "startup_command": "cat /opt/made; id -un"}
+    used = "python3 -c 'import toolz; print(toolz.__version__)'; command -v tree"
+    job |= {"resources": {"cpu": "1", "mem": "512m"}}
+    job |= {"startup_command": f"cat /opt/made; id -un; {used}"}
     batch = checked(rest.post("/sessions", json=job), 201)
     assert wait_for(rest, batch["id"], "TERMINATED")["result"] == "success"
-    assert log_of(rest, batch) == "made-by-a-recipe\n0\nwork\n"
+    assert log_of(rest, batch) == "made-by-a-recipe\n0\nwork\n1.0.0\n/usr/bin/tree\n"
     checked(rest.delete(f"/custom-images/{made['id']}"), 204)
 
 

@@ -8,6 +8,7 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -17,14 +18,19 @@ from bai_services.core.cluster.image_labels import parse_service_ports
 BUILD = Path(__file__).resolve().parents[2] / "images" / "session" / "build"
 
 
-@pytest.fixture(scope="module")
-def build_script() -> ModuleType:
-    loader = SourceFileLoader("session_image_build", str(BUILD))
+def script(name: str, path: Path) -> ModuleType:
+    """Return a script without the suffix `.py` as a module."""
+    loader = SourceFileLoader(name, str(path))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = module_from_spec(spec)
     loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def build_script() -> ModuleType:
+    return script("session_image_build", BUILD)
 
 
 def test_settings_contain_mirrors_but_no_local_folders(
@@ -75,7 +81,60 @@ def test_a_cuda_base_sets_the_minimum_cuda_version(build_script: ModuleType) -> 
     assert (own["BASE"], own["MIN_CUDA"]) == ("mine/cuda:1", "12.6")
 
 
-def test_each_python_app_has_a_requirements_file(build_script: ModuleType) -> None:
-    folder = BUILD.parent / "requirements"
-    assert {path.stem for path in folder.iterdir()} == {"kernel", *build_script.PYTHON_APPS}
+def test_each_python_app_has_pinned_packages(build_script: ModuleType) -> None:
+    versions = build_script.VERSIONS
+    assert versions["apps"].keys() == build_script.PYTHON_APPS
     assert build_script.PORTS.keys() <= BY_NAME_OR_ALIAS.keys()
+    for image in versions["images"].values():
+        for settings in (image, image.get("cuda", {})):
+            assert all("==" in package for package in settings.get("pip", ()))
+
+
+def test_each_version_of_python_has_a_base_image(build_script: ModuleType) -> None:
+    bases = {
+        version: build_script.settings(build_script.parse(["--python", version]))["BASE"]
+        for version in ("3.11", "3.12", "3.13")
+    }
+    assert all(f"python:{version}-" in base for version, base in bases.items())
+    assert build_script.settings(build_script.parse([]))["BASE"] == bases["3.12"]
+
+
+@pytest.fixture(scope="module")
+def matrix() -> ModuleType:
+    return script("image_matrix", BUILD.parents[1] / "matrix")
+
+
+def test_changes_of_packages_are_reported(matrix: ModuleType) -> None:
+    def sbom(*purls: str) -> dict[str, Any]:
+        parts = [purl.removeprefix("pkg:").partition("@") for purl in purls]
+        return {
+            "components": [
+                {"name": name.split("/")[-1], "version": version, "purl": f"pkg:{name}@{version}"}
+                for name, _, version in parts
+            ]
+        }
+
+    before = sbom("pkg:pypi/numpy@1.0", "pkg:deb/debian/curl@7.1", "pkg:npm/a@1", "pkg:npm/a@2")
+    after = sbom("pkg:pypi/numpy@2.0", "pkg:pypi/curl@7.1", "pkg:npm/a@2", "pkg:npm/a@1")
+    assert matrix.changes(matrix.packages_of(before), matrix.packages_of(after)) == [
+        "- deb/curl 7.1",
+        "+ pypi/curl 7.1",
+        "~ pypi/numpy 1.0 -> 2.0",
+    ]
+
+
+def test_cuda_replaces_the_packages_of_an_image(
+    matrix: ModuleType, build_script: ModuleType, tmp_path: Path
+) -> None:
+    versions = build_script.VERSIONS
+    cpu = matrix.variant_arguments(versions, "pytorch", "minimal:1", cuda=False)
+    cuda = matrix.variant_arguments(versions, "pytorch", "minimal:1", cuda=True)
+    assert cpu["INDEX"].endswith("/cpu") and cuda["INDEX"] == ""
+    assert cpu["SESSION"] == "minimal:1" and "torch==" in cuda["PIP"]
+    own = tmp_path / "own.toml"
+    own.write_text('[images.mine]\ndescription = "Mine"\npip = ["toolz==1.0.0"]\n')
+    options = matrix.parse(["--images", str(own), "mine", "--python", "3.12"], versions)
+    assert (options.images, options.python) == (["mine"], ["3.12"])
+    for wrong in (["unknown"], ["--base", "debian:13"], ["--cuda", "12.6.3"]):
+        with pytest.raises(SystemExit):
+            matrix.parse(wrong, versions)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +27,7 @@ BUILD = ROOT / "images" / "session" / "build"
 RUNTIME = ROOT / "images" / "runtime" / "build"
 MINIMAL = ROOT / "images" / "minimal" / "build"
 BASE = "bai-testbed-base:bookworm"
+CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 NAME = "bai-session"
 # The uid of the user in the image. Kernels sign in to each other by SSH as this user.
 SSH_UID = 1500
@@ -103,6 +106,36 @@ def mpi_image(engine: DockerEngine) -> str:
     minimal = minimal_image(engine)
     with _build_lock("mpi"):
         return _derived(engine, "bai-testbed-mpi", minimal, _MPI)
+
+
+def mirror_image(engine: DockerEngine) -> str:
+    """Return the name of an image that adds this machine's CA certificates to ``base_image``.
+
+    With `mirror_variables`, pip can reach the package index of this machine in it. The image stays
+    in the engine of the tests.
+    """
+    base = base_image(engine)
+    certificates = CA_BUNDLE.read_bytes() if CA_BUNDLE.is_file() else b""
+    digest = hashlib.sha256(base.encode() + certificates).hexdigest()[:12]
+    name = f"bai-testbed-mirror:{digest}"
+    if certificates and not has_image(engine, name):
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            dockerfile = f"FROM {base}\nCOPY ca.crt {CA_BUNDLE}\n".encode()
+            for file, content in (("Dockerfile", dockerfile), ("ca.crt", certificates)):
+                info = tarfile.TarInfo(file)
+                info.size, info.mode = len(content), 0o644
+                tar.addfile(info, io.BytesIO(content))
+        packed.seek(0)
+        engine.client.images.build(fileobj=packed, custom_context=True, tag=name, rm=True)
+    return name if certificates else base
+
+
+def mirror_variables() -> str:
+    """Return the variables with which pip reaches the package index of this machine."""
+    index = os.environ.get("PIP_INDEX_URL", "")
+    variables = {"PIP_INDEX_URL": index, "PIP_CERT": str(CA_BUNDLE) if CA_BUNDLE.is_file() else ""}
+    return " ".join(f"{name}={value}" for name, value in variables.items() if value)
 
 
 @contextmanager

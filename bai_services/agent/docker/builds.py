@@ -7,6 +7,7 @@ import json
 import re
 import tarfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -25,6 +26,8 @@ from bai_services.core.errors import Conflict, NotFound, Unavailable
 CACHE_LIFETIME = "168h"
 CPU_PERIOD = 100_000  # microseconds
 _MAX_ERROR = 300
+# The builder removes the container of a step when it has ended. A new container may not have begun.
+_MIN_STEP_AGE_SECONDS = 60
 # Output of Docker, not of a step.
 _OF_DOCKER = ("Step ", " --->", "Removing intermediate container")
 _STEP = re.compile(r"Step (\d+)/(\d+) :")
@@ -152,9 +155,18 @@ def _failure(line: Mapping[str, Any], step: int, last: str) -> Conflict:
     return Conflict(f"the build failed: {str(line['error'])[:_MAX_ERROR]}")
 
 
-def remove_old_cache(client: docker.APIClient) -> None:
-    """Remove images of build steps that were created long ago."""
+def remove_old_cache(client: docker.APIClient, agent_label: str) -> None:
+    """Remove images of build steps that were created long ago, and containers of lost builds.
+
+    An engine that has crashed during a build leaves the container of the step. Sessions of images
+    that were built from recipes have the same label, and ``agent_label``.
+    """
     client.prune_images({"dangling": True, "label": [CACHE_LABEL], "until": CACHE_LIFETIME})
+    filters = {"label": [CACHE_LABEL], "status": ["created", "exited", "dead"]}
+    for container in client.containers(all=True, filters=filters):
+        age = time.time() - float(container["Created"])
+        if agent_label not in container["Labels"] and age > _MIN_STEP_AGE_SECONDS:
+            client.remove_container(container["Id"], v=True)
 
 
 def _context(files: Mapping[str, str]) -> io.BytesIO:

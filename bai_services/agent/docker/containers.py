@@ -35,6 +35,7 @@ from .images import Images
 from .layers import Layers
 from .networks import CLUSTER_PREFIX, Networks
 from .runtime import Runtime
+from .sboms import read_sbom
 
 log = logging.getLogger(__name__)
 
@@ -279,6 +280,9 @@ class DockerEngine(Engine):
     async def prune_images(self, request: PruneRequest) -> Sequence[Mapping[str, Any]]:
         return await self._images.prune(request)
 
+    async def image_sbom(self, name: str) -> bytes:
+        return await read_sbom(self._calls, name)
+
     async def commit(
         self, request: CommitRequest, report_progress: ReportProgress
     ) -> Mapping[str, Any]:
@@ -303,7 +307,7 @@ class DockerEngine(Engine):
         await self._images.evict()
         await self._runtime.remove_unused()
         try:
-            await self._calls.run("change", remove_old_cache)
+            await self._calls.run("change", lambda client: remove_old_cache(client, AGENT))
         except (Unavailable, docker.errors.APIError) as error:
             log.warning("the cache of builds cannot be cleaned up: %s", error)
         for name in await self._networks.remove_unused(UNUSED_NETWORK_TIMEOUT_SECONDS):

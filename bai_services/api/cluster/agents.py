@@ -8,12 +8,13 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 
 from bai_services.core.cluster import records
 from bai_services.core.cluster.model import EngineName, check_device
 from bai_services.core.cluster.protocol import FIRST_PROTOCOL, MAX_REPORTS
 from bai_services.core.cluster.reported_facts import kernel_facts, storable_facts
+from bai_services.core.cluster.sbom import MAX_PACKED_CHARACTERS
 from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.resources import ResourceSlots
@@ -226,6 +227,7 @@ class WorkReport(_AgentBody):
         "logs",
         "pull",
         "prune",
+        "sbom",
         "commit",
         "check",
     ]
@@ -242,6 +244,8 @@ class WorkReport(_AgentBody):
     image: Facts | None = None
     # Images that a request to prune has selected.
     pruned: Annotated[list[Facts], Field(max_length=10_000)] = []
+    # The SBOM of an image, compressed.
+    sbom: Annotated[str, StringConstraints(max_length=MAX_PACKED_CHARACTERS)] = ""
     devices: list[Facts] | None = None
     # Result of a preparation: whether the agent can start the session without a Hub server.
     can_launch: bool = False

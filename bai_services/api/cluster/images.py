@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from bai_services.core.cluster import records
+from bai_services.core.cluster import records, sbom
 from bai_services.core.listing import ListQuery, Page
 
 from ..base import APIHandler, operation
@@ -63,6 +63,29 @@ class Image(ResponseModel):
     preferred_shared_memory: str | None
 
 
+class SbomPackage(ResponseModel):
+    """``kind``: the type of the package URL, such as ``pypi``, ``deb`` or ``npm``."""
+
+    name: str
+    version: str
+    kind: str
+
+
+class ImageSbom(ResponseModel):
+    """``is_of_base``: the SBOM is that of the image from which this custom image was made.
+
+    ``document``: the whole SBOM, in the format ``format`` (``CycloneDX`` or ``SPDX``).
+    """
+
+    image: str
+    agent_id: str
+    format: str
+    spec_version: str
+    is_of_base: bool
+    packages: list[SbomPackage]
+    document: dict[str, Any]
+
+
 class AliasChange(Body):
     image: ShortText = ""
 
@@ -106,6 +129,17 @@ class ImageHandler(APIHandler):
         await self.manager.cluster.images.delete(self.caller, key)
 
 
+class ImageSbomHandler(APIHandler):
+    @operation(
+        "Read the SBOM of an image, on an agent that has the image; takes at most 20 seconds",
+        tag=_TAG,
+        returns=ImageSbom,
+        is_expensive=True,
+    )
+    async def get(self, key: str) -> sbom.ImageSbom:
+        return await self.manager.cluster.image_sboms.get(self.caller, key)
+
+
 class AliasesHandler(APIHandler):
     @operation("List image aliases", tag=_TAG, returns=ImageAlias, is_list=True)
     async def get(self, query: ListQuery) -> Page[records.ImageAlias]:
@@ -141,6 +175,7 @@ class AliasHandler(APIHandler):
 ROUTES = [
     ("/images", ImagesHandler),
     (r"/images/(?P<key>[^/]+)", ImageHandler),
+    (r"/images/(?P<key>[^/]+)/sbom", ImageSbomHandler),
     ("/image-aliases", AliasesHandler),
     (r"/image-aliases/(?P<key>[^/]+)", AliasHandler),
 ]

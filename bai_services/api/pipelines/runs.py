@@ -14,7 +14,7 @@ from bai_services.core.pipelines.definition import MAX_ITEMS, MAX_PARAMETERS, MA
 from bai_services.core.pipelines.results import RunApp
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, ResponseModel
+from ..fields import Body, CodedText, NameText, ResponseModel
 from .pipelines import ONE_PIPELINE, ParameterValue
 
 _TAG = "pipelines"
@@ -103,6 +103,7 @@ class PipelineTaskRun(ResponseModel):
     ended_at: datetime | None
     retry_at: datetime | None
     message: str
+    message_coded: CodedText | None
     is_cached: bool
 
 

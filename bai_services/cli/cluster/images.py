@@ -1,6 +1,8 @@
-"""`bai image` and `bai preset`: list images and resource presets for sessions."""
+"""`bai image` and `bai preset`: images and resource presets for sessions."""
 
 from __future__ import annotations
+
+import click
 
 from .. import output, units
 from ..command import (
@@ -11,15 +13,17 @@ from ..command import (
     json_option,
     page_options,
     page_query,
+    segment,
 )
 
 IMAGE_COLUMNS = ("name", "aliases", "minimum", "apps", "description", "architecture")
+PACKAGE_COLUMNS = ("name", "version", "kind")
 PRESET_COLUMNS = ("name", "resources", "shared_memory", "resource_group")
 
 
 @command_group(epilog=example("bai image list"))
 def image() -> None:
-    """List the images that sessions can run."""
+    """List the images that sessions can run, and their packages."""
 
 
 @image.command("list", epilog=example("bai image list", "bai image list --sort -created_at"))
@@ -36,6 +40,43 @@ async def list_images(
             item["minimum"] = units.slots(item["min_slots"])
     empty = "no images; an administrator registers one with: bai admin image create"
     output.print_page(page, IMAGE_COLUMNS, as_json=as_json, empty=empty)
+
+
+@image.command(
+    epilog=example(
+        "bai image sbom python",
+        "bai image sbom python --package numpy",
+        "bai image sbom python --document > python.cdx.json",
+    )
+)
+@click.argument("key", metavar="IMAGE")
+@click.option("--package", metavar="TEXT", default="", help="Only packages with TEXT in the name.")
+@click.option("--document", is_flag=True, help="Print the whole SBOM (CycloneDX or SPDX JSON).")
+@json_option
+@connected
+async def sbom(
+    connection: Connection, key: str, *, package: str, document: bool, as_json: bool
+) -> None:
+    """List the packages of an image, from its SBOM (software bill of materials).
+
+    An agent that has the image reads the SBOM, which takes up to 20 seconds.
+    """
+    found = await connection.client.get(f"/images/{segment(key)}/sbom")
+    if document:
+        output.print_json(found["document"])
+        return
+    found["packages"] = [
+        item for item in found["packages"] if package.lower() in item["name"].lower()
+    ]
+    if as_json:
+        output.print_json(found)
+        return
+    output.print_table(found["packages"], PACKAGE_COLUMNS, empty="no package has this name")
+    if found["is_of_base"]:
+        output.note(
+            "the SBOM describes the image from which this custom image was made; packages that "
+            "were added later are not listed"
+        )
 
 
 @command_group(epilog=example("bai preset list"))

@@ -44,7 +44,9 @@ _INSTALL_PIP = (
     "elif python3 -m pip --version >/dev/null 2>&1; then "
     "python3 -m pip install --user -r requirements.txt; "
     "else python3 -m venv /tmp/bai-pip; "
-    "/tmp/bai-pip/bin/python -m pip --python python3 install --user -r requirements.txt; "
+    # pip accepts only a path.
+    '/tmp/bai-pip/bin/python -m pip --python "$(command -v python3)" install --user '
+    "-r requirements.txt; "
     "rm -rf /tmp/bai-pip; fi"
 )
 _INSTALL_CONDA = (

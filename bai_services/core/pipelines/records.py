@@ -119,7 +119,8 @@ class PipelineRun:
 class PipelineTaskRun:
     """A task run. ``session``: id of the session of the last attempt, None before the session is
     created and for kinds without a session. ``item``: the mapped value, "" without a map.
-    ``message``: the result; for a queued task, why its session waits.
+    ``message``: the result; for a queued task, why its session waits. ``message_coded``: the same
+    as a ``CodedText``, if it has a code.
     ``is_cached``: the outputs were taken from an earlier run.
     """
 
@@ -137,6 +138,7 @@ class PipelineTaskRun:
     ended_at: datetime | None
     retry_at: datetime | None
     message: str
+    message_coded: Mapping[str, Any] | None
     is_cached: bool
 
 

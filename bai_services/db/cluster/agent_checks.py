@@ -1,4 +1,4 @@
-"""Stores of the last check of each agent, and of the last request to prune its images."""
+"""Stores of checks of agents, and of requests to prune their images or to read SBOMs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AgentCheckStore:
         check_id: str,
         agent_ids: Sequence[str],
         now: datetime,
-        audit: AuditEntry,
+        audit: AuditEntry | None = None,
         **columns: Any,
     ) -> None:
         """Replace the checks of agents with new checks without results.
@@ -56,7 +56,8 @@ class AgentCheckStore:
             )
             if rows:
                 await tx.execute(self._table.insert(), rows)
-            await record(tx, audit)
+            if audit is not None:
+                await record(tx, audit)
 
     async def open(self, since: datetime) -> Mapping[str, str]:
         """Return the ids of checks without a result, by agent."""
@@ -83,6 +84,11 @@ class AgentCheckStore:
                 .where(self._table.c.agent_id == agent_id, self._table.c.id == check_id)
                 .values(result=dict(result))
             )
+
+    async def forget(self, check_id: str) -> None:
+        """Delete a check and its results."""
+        async with self._db.write() as tx:
+            await tx.execute(self._table.delete().where(self._table.c.id == check_id))
 
     async def results(self, check_id: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the results of a check by agent."""

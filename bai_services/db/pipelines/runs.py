@@ -30,7 +30,15 @@ from ..records import first_record
 from ..tables.accounts import projects, users
 from ..tables.pipelines import pipeline_runs, pipeline_tasks, pipeline_triggers, pipelines
 from .definitions import FOLDER_ID, OPEN_RUNS, PipelineReader, PipelineRow, no_pipeline
-from .task_runs import Decision, TaskChanges, TaskRow, count_tasks, read_tasks, write_tasks
+from .task_runs import (
+    Decision,
+    TaskChanges,
+    TaskRow,
+    count_tasks,
+    read_tasks,
+    with_waiting_reasons,
+    write_tasks,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +148,8 @@ class PipelineRunStore:
             if found is None:
                 raise NotFound("the run no longer exists", run=run_id)
             plan = Plan.of(PipelineDefinition.from_json(found.parsed), found.parameters)
-            return found.definition, plan, (await read_tasks(tx, [run_id]))[run_id]
+            tasks = (await read_tasks(tx, [run_id]))[run_id]
+            return found.definition, plan, await with_waiting_reasons(tx, tasks)
 
     async def create(
         self,

@@ -16,6 +16,7 @@ from bai_services.core.pipelines.states import ACTIVE, TASK_ENDED, RunStatus, Ta
 from bai_services.core.sessions.kernel_group import MAIN
 from bai_services.core.sessions.lifecycle import ENDED, Result, Status
 
+from ..scheduling.caps import CHUNK
 from ..tables.pipelines import pipeline_tasks
 from ..tables.sessions import kernels, sessions
 
@@ -44,7 +45,7 @@ class TaskRow:
     session_status: Status | None
     session_result: Result | None
     session_info: str
-    session_code: str
+    session_coded: Mapping[str, Any] | None
     session_started_at: datetime | None
     session_is_cached: bool
 
@@ -124,6 +125,30 @@ async def read_tasks(
     return found
 
 
+async def with_waiting_reasons(tx: AsyncConnection, tasks: Sequence[TaskRow]) -> Sequence[TaskRow]:
+    """Return task runs in which ``session_coded`` also has the reasons of pending sessions.
+
+    Only pages need these codes, so the steps of runs do not read them.
+    """
+    waiting = [
+        task.session_id
+        for task in tasks
+        if task.session_id is not None and task.session_status is Status.PENDING
+    ]
+    codes: dict[str, Mapping[str, Any]] = {}
+    for start in range(0, len(waiting), CHUNK):
+        chunk = waiting[start : start + CHUNK]
+        rows = sa.select(sessions.c.id, sessions.c.status_info, sessions.c.reasons)
+        for row in await tx.execute(rows.where(sessions.c.id.in_(chunk))):
+            for reason in row.reasons or ():
+                if reason.get("message") == row.status_info and reason.get("coded"):
+                    codes[row.id] = reason["coded"]
+    return [
+        replace(task, session_coded=codes[task.session_id]) if task.session_id in codes else task
+        for task in tasks
+    ]
+
+
 async def count_tasks(
     tx: AsyncConnection, run_ids: Collection[str]
 ) -> Mapping[str, Mapping[str, int]]:
@@ -197,7 +222,7 @@ def _changed(row: TaskRow, changes: Mapping[str, Any] | None) -> TaskRow:
         "session_status": None,
         "session_result": None,
         "session_info": "",
-        "session_code": "",
+        "session_coded": None,
         "session_started_at": None,
         "session_is_cached": False,
     }
@@ -266,7 +291,7 @@ def _task(
         None if session_status is None else Status(session_status),
         None if session_result is None else Result(session_result),
         session_info or "",
-        "" if session_coded is None else str(session_coded["code"]),
+        session_coded,
         session_started_at,
         bool(session_is_cached),
     )

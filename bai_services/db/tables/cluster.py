@@ -111,6 +111,18 @@ image_prunes = sa.Table(
     sa.Column("result", sa.JSON(none_as_null=True)),
 )
 
+# The open request to each agent to read the SBOM of an image; deleted when it is answered.
+image_sboms = sa.Table(
+    "image_sboms",
+    metadata,
+    sa.Column("agent_id", sa.ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("id", sa.String(64), nullable=False),
+    created_at(),
+    sa.Column("request", sa.JSON, nullable=False),
+    # NULL until the agent has reported.
+    sa.Column("result", sa.JSON(none_as_null=True)),
+)
+
 # Capacity and usage of cpu and mem; for device slots, see ``devices``.
 agent_slots = sa.Table(
     "agent_slots",

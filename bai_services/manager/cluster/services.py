@@ -19,6 +19,7 @@ from .doctor import CHECK, ClusterDoctor
 from .heartbeat_times import HeartbeatTimes
 from .image_prunes import PRUNE, ImagePrunes
 from .image_pulls import PULL, ImagePulls
+from .image_sboms import SBOM, ImageSboms
 from .images import ImageAliases, Images
 from .joining import AgentJoins
 from .presets import Presets
@@ -42,6 +43,7 @@ class ClusterServices:
     images: Images
     image_aliases: ImageAliases
     image_prunes: ImagePrunes
+    image_sboms: ImageSboms
     image_pulls: ImagePulls
     custom_images: CustomImages
     registries: ImageRegistries
@@ -67,6 +69,9 @@ def cluster_services(
     sessions.kernels.add_source(image_pulls)
     image_prunes = ImagePrunes(context, resource_groups, sessions.kernels.wake)
     sessions.kernels.add_source(image_prunes)
+    images = Images(context)
+    image_sboms = ImageSboms(context, images, sessions.kernels.wake)
+    sessions.kernels.add_source(image_sboms)
     swarm = Swarm(settings.swarm_host)
     doctor = ClusterDoctor(context, settings, swarm, sessions.kernels.wake)
     sessions.kernels.add_source(doctor)
@@ -90,6 +95,7 @@ def cluster_services(
     reports: dict[str, WorkReports] = {
         PULL: image_pulls,
         PRUNE: image_prunes,
+        SBOM: image_sboms,
         CHECK: doctor,
         COMMIT: custom_images,
     }
@@ -99,9 +105,10 @@ def cluster_services(
         doctor=doctor,
         joins=joins,
         swarm=swarm,
-        images=Images(context),
+        images=images,
         image_aliases=ImageAliases(context),
         image_prunes=image_prunes,
+        image_sboms=image_sboms,
         image_pulls=image_pulls,
         registries=ImageRegistries(
             context,

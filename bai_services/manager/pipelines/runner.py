@@ -317,5 +317,6 @@ def _outcome(task: Task, row: TaskRow) -> Outcome:
     if row.session_status is Status.TERMINATED and row.session_result is Result.SUCCESS:
         is_cached = task.cache is not None and row.session_is_cached
         return Outcome.CACHED if is_cached else Outcome.SUCCEEDED
-    is_stopped = row.session_code == TextTemplate.STOPPED_BY.code
+    code = row.session_coded["code"] if row.session_coded else ""
+    is_stopped = code == TextTemplate.STOPPED_BY.code
     return Outcome.STOPPED if is_stopped else Outcome.FAILED

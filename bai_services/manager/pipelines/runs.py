@@ -10,9 +10,10 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.audit import AuditEntry
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.pipelines.definition import PipelineDefinition
+from bai_services.core.pipelines.definition import PipelineDefinition, Task, TaskKind
 from bai_services.core.pipelines.parameters import items_of, resolve
 from bai_services.core.pipelines.records import (
     PipelineRun,
@@ -44,6 +45,11 @@ from bai_services.db.pipelines.task_runs import Decision, TaskRow
 from ..context import ManagerContext
 from .access import reader_of, require, require_run
 from .pipelines import Pipelines
+
+_ANSWERS = {
+    True: TextTemplate.PIPELINE_TASK_APPROVED,
+    False: TextTemplate.PIPELINE_TASK_REJECTED,
+}
 
 
 class PipelineRuns:
@@ -255,8 +261,8 @@ class PipelineRuns:
                 raise NotFound(f"the run has no task {task[:64]!r}")
             if status is not RunStatus.RUNNING or found.status is not TaskStatus.APPROVAL:
                 raise Conflict(f"task {task} is {found.status}; it does not wait for an approval")
-            message = f"{outcome} by {caller.username}"
-            after = observe(plan.tasks[task], found, outcome, self._clock(), message)
+            text = _ANSWERS[is_approved].text(name=caller.username)
+            after = observe(plan.tasks[task], found, outcome, self._clock(), str(text))
             return Decision([after], status)
 
         await self._change(caller, verb, row, decide, task=task[:64])
@@ -302,7 +308,7 @@ def _task(
     plan: Plan, row: TaskRow, items: Sequence[str] | None, needs: Sequence[str]
 ) -> PipelineTaskRun:
     task = plan.tasks[row.task]
-    waits = row.session_info if row.status is TaskStatus.QUEUED else ""
+    message = (row.session_info if row.status is TaskStatus.QUEUED else "") or row.message
     return PipelineTaskRun(
         task=row.task,
         index=row.item_index,
@@ -317,6 +323,19 @@ def _task(
         started_at=row.started_at or row.session_started_at,
         ended_at=row.ended_at,
         retry_at=row.retry_at,
-        message=waits or row.message,
+        message=message,
+        message_coded=_coded(task, row, message),
         is_cached=row.is_cached,
     )
+
+
+def _coded(task: Task, row: TaskRow, message: str) -> Mapping[str, Any] | None:
+    """Return the message of a task run as a code with values; None if it has no code.
+
+    The message is that of the session of the last attempt, or the answer to an approval.
+    """
+    if task.kind is TaskKind.APPROVAL and message:
+        text = _ANSWERS[row.status is TaskStatus.SUCCEEDED].text(name=message.rpartition(" ")[2])
+        return text.as_json() if str(text) == message else None
+    is_of_session = message and row.session_info.startswith(message)
+    return row.session_coded if is_of_session else None

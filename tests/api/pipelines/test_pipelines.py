@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from bai_services.client import Client
+from bai_services.core.coded_text import CodedText
 from bai_services.core.errors import BaiError, InUse, QuotaExceeded
 from bai_services.core.pipelines.caching import CACHED_LINE
 from bai_services.core.pipelines.definition import PipelineDefinition
@@ -183,12 +184,14 @@ async def test_queued_task_shows_why_its_session_waits(
     await wait_for_status(user, await wait_for_session(user, first, "fit"), "SCHEDULED")
     key = (await user.post("/pipelines/waits/runs", {}))["id"]
 
-    async def reason() -> str:
+    async def waiting() -> dict[str, Any] | None:
         (task,) = (await user.get(f"/pipeline-runs/{key}"))["task_runs"]
-        return str(task["message"])
+        return task if task["message"] else None
 
-    found = await wait_until_async(reason, 20, "the reason of the queued task")
-    assert "cpu=5 requested" in found
+    found = await wait_until_async(waiting, 20, "the reason of the queued task")
+    assert found is not None and "cpu=5 requested" in found["message"]
+    # Pages show it in the language of the user.
+    assert str(CodedText.from_json(found["message_coded"])) == found["message"]
     for run in (first, key):
         await user.delete(f"/pipeline-runs/{run}")
         await wait_for_run(user, run, "cancelled")
@@ -202,6 +205,8 @@ async def test_cancelled_run_ends_its_sessions(api: Api, agent: FakeAgent, user:
     assert (await user.delete(f"/pipeline-runs/{key}"))["status"] == "cancelling"
     detail = await wait_for_run(user, key, "cancelled")
     assert {each["status"] for each in detail["task_runs"]} == {"cancelled"}
+    (message,) = [each for each in detail["task_runs"] if each["message"]]
+    assert message["message_coded"]["code"] == "pipeline-task-cancelled"
     ended = await wait_for_status(user, session, "CANCELLED")
     assert ended["status_info"] == "the run of the pipeline was cancelled"
 
@@ -240,8 +245,10 @@ tasks:
     await wait_for_tasks(user, key, check="awaiting-approval")
     await user.post(f"/pipeline-runs/{key}/tasks/check/approval", {"is_approved": False})
     detail = await wait_for_run(user, key, "failed")
-    message = next(each["message"] for each in detail["task_runs"] if each["task"] == "check")
-    assert message == "rejected by user"
+    answer = next(each for each in detail["task_runs"] if each["task"] == "check")
+    assert answer["message"] == "rejected by user"
+    coded = {"code": "pipeline-task-rejected", "values": {"name": "user"}, "parts": []}
+    assert answer["message_coded"] == coded
 
 
 async def test_refused_session_fails_its_task(agent: FakeAgent, user: Client) -> None:
@@ -250,6 +257,7 @@ async def test_refused_session_fails_its_task(agent: FakeAgent, user: Client) ->
     key = (await user.post("/pipelines/refused/runs", {}))["id"]
     detail = await wait_for_run(user, key, "failed")
     assert "no image" in detail["task_runs"][0]["message"]
+    assert detail["task_runs"][0]["message_coded"] is None
 
 
 async def test_task_above_a_quota_fails_and_does_not_wait(

@@ -18,7 +18,10 @@ from bai_services.manager.pipelines.templates import built_in_templates
 from tests.testbed.manager import Api
 
 TEXT = "version: 1\nname: {}\ndescription: Mine\ntasks: [{{name: check, kind: approval}}]\n"
-BUILT_IN = ["compare-models", "notebook-report", "process-files", "search-parameters"]
+BUILT_IN = [
+    *("compare-models", "notebook-report", "process-files", "search-parameters"),
+    "train-on-machines",
+]
 
 
 async def names(client: Client) -> list[str]:

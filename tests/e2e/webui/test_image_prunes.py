@@ -1,8 +1,9 @@
-"""The dialog that lists and removes unused images of agents."""
+"""Images on agents: the dialog that removes unused ones, and the packages of an image."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +13,11 @@ import pytest
 from playwright.async_api import Locator, expect
 
 from bai_services.client import Client, Token
+from bai_services.core.cluster.sbom import pack_sbom
 from tests.api.cluster.test_image_prunes import DAY, answer
+from tests.api.cluster.test_image_sboms import LABELS
+from tests.api.cluster.test_image_sboms import answer as answer_sbom
+from tests.core.cluster.test_sbom import CYCLONEDX
 from tests.e2e.sessions import checked
 from tests.hub import RunningHub
 from tests.testbed.fake_agent import FakeAgent
@@ -79,3 +84,31 @@ async def test_unused_images_are_shown_before_they_are_removed(
         assert (item["is_dry_run"], item["unused_seconds"]) == (False, 8 * DAY)
         await row.get_by_text("Removed").wait_for()
         await expect(remove).to_have_count(0)
+
+
+async def test_the_packages_of_an_image_are_shown_and_saved(
+    hub: RunningHub, opened: Opener[Entities]
+) -> None:
+    async with docker_agent(hub) as agent:
+        name = f"{agent.id}/old:1"
+        with hub.rest("admin") as admin:
+            spec = {"name": name, "labels": LABELS}
+            image = checked(admin.post("/images", json=spec), 201)
+            try:
+                await agent.beat(facts={"image_digests": {name: ""}})
+                ui = await opened(Entities, "admin", f"/images?item={image['id']}")
+                section = ui.page.get_by_role("region", name="Packages (SBOM)")
+                packed = pack_sbom(json.dumps(CYCLONEDX).encode())
+                show = section.get_by_role("button", name="Show packages")
+                await asyncio.gather(answer_sbom(agent, sbom=packed), show.click())
+                await section.get_by_text("CycloneDX 1.6, 3 packages").wait_for()
+                await section.get_by_role("row").filter(has_text="toolz").wait_for()
+                await section.get_by_label("Search packages").fill("CURL")
+                await expect(section.get_by_role("row").filter(has_text="toolz")).to_have_count(0)
+                await section.get_by_role("row").filter(has_text="7.88.1-10").wait_for()
+                async with ui.page.expect_download() as download:
+                    await section.get_by_role("button", name="Download SBOM").click()
+                saved = await (await download.value).path()
+                assert json.loads(saved.read_text()) == CYCLONEDX
+            finally:
+                checked(admin.delete(f"/images/{image['id']}"), 204)

@@ -6,6 +6,7 @@ import { meQuery } from '../../data/accounts/me';
 import { Aliases } from './Aliases';
 import { AppsForm } from './AppsForm';
 import { ImageAgents } from './ImageAgents';
+import { ImageSbom } from './ImageSbom';
 import { partsOf } from './imageApps';
 import { PruneImages } from './PruneImages';
 import { PullImages } from './PullImages';
@@ -86,6 +87,7 @@ export function ImagesPage() {
         entity === IMAGES && (
           <>
             <ImageAgents image={image} />
+            <ImageSbom key={String(image['id'])} image={image} />
             {isWriter && (
               <>
                 <Aliases image={image} />

@@ -8,6 +8,7 @@ import { Tag } from '../../components/Tag';
 import { formatDuration, formatTime } from '../../components/time';
 import { UserText } from '../../components/UserText';
 import { meQuery } from '../../data/accounts/me';
+import { reasonText } from '../../i18n/reasonText';
 import {
   isEnded,
   runQuery,
@@ -191,7 +192,8 @@ function Tasks({ runs, run }: { runs: readonly TaskRun[]; run: PipelineRun }) {
         },
         {
           title: t('pipeline-runs.message'),
-          render: (_, each) => <UserText text={each.message} />
+          render: (_, { message, message_coded: coded }) =>
+            coded ? reasonText(i18n, { message, coded }) : <UserText text={message} />
         }
       ]}
     />
