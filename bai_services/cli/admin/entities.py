@@ -530,7 +530,8 @@ IDLE_CHECKER = Entity(
         ),
         Field(
             "warnings_seconds",
-            "Time of a warning in seconds before the end. Default: 600 and 120.",
+            "Time of a warning in seconds before the end; shorter than --max-seconds. Default: 600 "
+            "and 120, if they are shorter.",
             FieldKind.NUMBERS,
         ),
         Field(
@@ -585,9 +586,9 @@ MAINTENANCE = Entity(
         Field("target", "The resource group or agent of the scope.", is_immutable=True),
         Field(
             "mode",
-            "no-starts: no session starts in the period. drain (the default): in addition, no "
-            "session starts that could still run in it. read-only: like no-starts; users also "
-            "cannot change anything.",
+            "no-starts: no session starts in the period. drain (the default): in addition, sessions "
+            "whose time limit reaches into it wait; sessions without a limit start. read-only: "
+            "like no-starts; users also cannot change anything.",
             is_immutable=True,
         ),
         Field("reason", "Reason, which users see.", is_required=True),
