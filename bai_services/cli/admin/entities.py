@@ -586,9 +586,9 @@ MAINTENANCE = Entity(
         Field("target", "The resource group or agent of the scope.", is_immutable=True),
         Field(
             "mode",
-            "no-starts: no session starts in the period. drain (the default): in addition, sessions "
-            "whose time limit reaches into it wait; sessions without a limit start. read-only: "
-            "like no-starts; users also cannot change anything.",
+            "no-starts: no session starts in the period. drain (the default): in addition, "
+            "sessions whose time limit reaches into it wait; sessions without a limit start. "
+            "read-only: like no-starts; users also cannot change anything.",
             is_immutable=True,
         ),
         Field("reason", "Reason, which users see.", is_required=True),
