@@ -97,7 +97,8 @@ class Announcements:
             domain=values["domain"],
             name=values["title"],
             **self._audit.changes(
-                dict.fromkeys(_AUDITED), {name: values.get(name) for name in _AUDITED}
+                dict.fromkeys(_AUDITED),
+                {**{name: values[name] for name in _AUDITED}, "target": spec.get("target")},
             ),
         )
         return await self._store.create(values, entry)
