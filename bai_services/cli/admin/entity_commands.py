@@ -15,6 +15,7 @@ from bai_services.core.counts import with_article
 from .. import output
 from ..cluster.agents import with_formatted_capacity
 from ..command import (
+    Choice,
     CommandGroup,
     Connection,
     connected,
@@ -84,6 +85,10 @@ def option_of(field: Field, *, is_required: bool = False) -> click.Option:
             settings = {"metavar": "VALUE", "multiple": True}
         case FieldKind.NUMBERS:
             settings = {"metavar": "NUMBER", "multiple": True, "type": _Number()}
+    if field.choices:
+        del settings["metavar"]
+        cleared = (NONE,) if field.is_nullable else ()
+        settings["type"] = Choice((*field.choices, *cleared), case_sensitive=False)
     if settings.get("multiple"):
         text += " May be repeated."
     return click.Option([name, field.name], help=text, required=is_required, **settings)

@@ -41,6 +41,7 @@ class Field:
     is_immutable: bool = False  # can be set only at creation
     is_update_only: bool = False  # cannot be set at creation
     is_required: bool = False
+    choices: tuple[str, ...] = ()  # the possible values, or the possible items of a list
 
     @property
     def option(self) -> str:
