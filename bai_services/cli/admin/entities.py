@@ -659,7 +659,10 @@ BUDGET = Entity(
     summary="Manage budgets: what projects may spend in a period.",
     fields=(
         Field(
-            "amount", "Amount, in the currency of the prices.", FieldKind.NUMBER, is_required=True
+            "amount",
+            "Amount in the currency of the prices, with at most two decimal places.",
+            FieldKind.DECIMAL,
+            is_required=True,
         ),
         Field(
             "mode",

@@ -77,6 +77,8 @@ def option_of(field: Field, *, is_required: bool = False) -> click.Option:
             name, settings = f"{name}/--no-{field.option}", {"default": None}
         case FieldKind.NUMBER:
             settings = {"metavar": "NUMBER", "type": _Number()}
+        case FieldKind.DECIMAL:
+            settings = {"metavar": "AMOUNT"}
         case FieldKind.MAP | FieldKind.OPTIONS | FieldKind.HOSTS:
             settings = {"metavar": "JSON", "type": _Map()}
         case FieldKind.SLOTS | FieldKind.CAPS:
