@@ -90,3 +90,5 @@ async def test_idle_session_is_shown_kept_alive_and_replayed(
     compare("idle-checker-list", normalized(listed.stdout))
     decided = await bai("admin", "idle-checker", "decisions")
     assert "no idle checker has stopped a session" in decided.stderr
+    decided = await bai("admin", "idle-checker", "decisions", "idle-cpu")
+    assert "idle-cpu has stopped no session in the last 30 days" in decided.stderr
