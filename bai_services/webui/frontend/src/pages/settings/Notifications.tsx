@@ -189,7 +189,10 @@ function Events({ events, hasMail }: { events: NotificationEvent[]; hasMail: boo
               {t(`notification-events.${name}`)}{' '}
               {isUrgent && <Tag color="red">{t('notification-settings.urgent')}</Tag>}
               {i18n.exists(`notification-settings.note-${name}`) && (
-                <Typography.Text type="secondary" style={{ display: 'block', maxWidth: 480 }}>
+                <Typography.Text
+                  type="secondary"
+                  style={{ display: 'block', maxWidth: 'min(480px, 45vw)' }}
+                >
                   {t(`notification-settings.note-${name}`)}
                 </Typography.Text>
               )}
