@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
 from datetime import datetime
+from decimal import Decimal
 from http import HTTPStatus
 from typing import Any
 
@@ -493,6 +494,9 @@ def to_json(value: Any) -> Any:
         return fields_of(value)
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, Decimal):
+        # Amounts have at most 15 digits, which a number in JSON keeps.
+        return float(value)
     if isinstance(value, (set, frozenset)):
         return sorted(value)
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")

@@ -117,9 +117,12 @@ class TextTemplate(Enum):
         "no later session may overtake it"
     )
     BEHIND = "waits for its turn: an earlier session of resource group {group} waits for capacity"
-    RESERVED = "capacity is reserved from {starts_at}"
+    RESERVED = (
+        "is expected to start at {starts_at}; no later session may use its resources from then on"
+    )
     RESERVED_AT_UNKNOWN_TIME = (
-        "the queue reserves capacity for the session, but its start cannot be estimated"
+        "no later session may use its resources once they are free; when that is cannot be "
+        "estimated"
     )
     DELAYS = "fits now, but would delay an earlier session, for which capacity is reserved"
     DELAYS_FROM = (

@@ -76,6 +76,11 @@ async def test_update_is_in_the_audit_log_and_dismissed_announcement_can_be_dele
 ) -> None:
     admin, user = await api.client("admin"), await api.client("user")
     made = await admin.post("/announcements", {"title": "old"})
+    (entry,) = (await admin.get("/audit-log", action="announcement.create"))["items"]
+    changes = entry["details"]["changes"]
+    assert changes["title"] == {"before": None, "after": "old"}
+    assert changes["level"] == {"before": None, "after": "info"}
+    assert changes["audience"] == {"before": None, "after": "everyone"}
     await user.call("PUT", f"/announcements/{made['id']}/dismissal")
     path = f"/announcements/{made['id']}"
     changed = await admin.patch(path, {"title": "new"})

@@ -111,6 +111,22 @@ async def test_spent_budget_warns_and_blocks_new_starts(api: Api) -> None:
     assert len((await queue.commit(decisions, api.world.clock(), None)).placed) == 1
 
 
+@pytest.mark.both_databases
+async def test_amount_has_two_exact_decimals(api: Api) -> None:
+    admin = await api.client("admin")
+    made = await make(api, amount=1234567.29)
+    assert (made["amount"], made["left"]) == (1234567.29, 1234567.29)
+    path = f"/budgets/{made['project_id']}"
+    # 0.29 is less than 29/100 as a floating-point number.
+    assert (await admin.patch(path, {"amount": "0.29"}))["amount"] == 0.29
+    with pytest.raises(InvalidRequest, match="2 decimal places"):
+        await admin.patch(path, {"amount": 0.295})
+    most = 10**12 - 0.01
+    assert (await admin.patch(path, {"amount": most}))["amount"] == most
+    (*_, entry) = (await admin.get("/audit-log", action="budget.update", sort="-at"))["items"]
+    assert entry["details"]["changes"]["amount"] == {"before": "1234567.29", "after": "0.29"}
+
+
 async def test_running_sessions_are_stopped_after_the_grace(api: Api) -> None:
     user = await api.client("user")
     watch = api.world.manager.usage.budget_watch

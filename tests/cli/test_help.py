@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 
 import click
@@ -12,6 +13,14 @@ import pytest
 from click.testing import CliRunner
 
 from bai_services.cli.main import main
+from bai_services.core.cluster.model import EngineName
+from bai_services.core.cluster.registries import RegistryKind
+from bai_services.core.notifications.catalogue import EventName
+from bai_services.core.operations import announcements, maintenances
+from bai_services.core.scheduling.placement_options import Policy
+from bai_services.core.scheduling.queue.model import Backfill, Order
+from bai_services.core.sessions.idle_checks import checkers
+from bai_services.core.usage import budgets
 from tests.cli.test_json import ALL
 
 # Input files that the examples name.
@@ -111,3 +120,31 @@ def test_every_list_command_has_the_names_ls_and_list(words: str) -> None:
     arguments = ["x" for p in ALL[words].params if isinstance(p, click.Argument)]
     for name in ("ls", "list"):
         assert parse_command([*group, name, *arguments]) is ALL[words]
+
+
+CHOICES: dict[tuple[str, ...], type[StrEnum]] = {
+    ("admin", "announcement", "create", "--audience"): announcements.Audience,
+    ("admin", "announcement", "create", "--level"): announcements.Level,
+    ("admin", "budget", "create", "--mode"): budgets.Mode,
+    ("admin", "budget", "create", "--period"): budgets.Period,
+    ("admin", "group", "create", "--engine"): EngineName,
+    ("admin", "group", "create", "--scheduler"): Order,
+    ("admin", "group", "try-policy", "--backfill"): Backfill,
+    ("admin", "group", "try-policy", "--placement"): Policy,
+    ("admin", "group", "try-policy", "--scheduler"): Order,
+    ("admin", "idle-checker", "create", "--operator"): checkers.Operator,
+    ("admin", "idle-checker", "create", "--type"): checkers.CheckerType,
+    ("admin", "maintenance", "create", "--mode"): maintenances.Mode,
+    ("admin", "maintenance", "create", "--scope"): maintenances.Scope,
+    ("admin", "registry", "create", "--kind"): RegistryKind,
+    ("notification", "ls", "--event"): EventName,
+    ("notification", "webhook", "create", "--event"): EventName,
+}
+
+
+@pytest.mark.parametrize("words", CHOICES, ids=" ".join)
+def test_option_with_a_fixed_set_of_values_is_a_choice(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(main, [*words, "wrong"])
+    assert result.exit_code == 2
+    listed = set(re.findall(r"'([a-z-]+)'", result.output.partition("is not one of")[2]))
+    assert listed == {each.value for each in CHOICES[words]}

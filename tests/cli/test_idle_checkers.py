@@ -16,7 +16,7 @@ from .test_sessions import bring_to_running
 
 CREATE = (
     "admin", "idle-checker", "create", "idle-cpu", "--type", "utilization",
-    "--max-seconds", 300, "--thresholds", '{"cpu_util": 5}', "--warnings-seconds", 300,
+    "--max-seconds", 300, "--thresholds", '{"cpu_util": 5}', "--warnings-seconds", 120,
     "--warnings-seconds", 60, "--allows-exclusion",
 )  # fmt: skip
 
@@ -24,7 +24,7 @@ CREATE = (
 async def test_checker_is_created_bound_and_unbound(bai: Bai) -> None:
     made = await bai(*CREATE, "--json")
     assert (made.code, made.stderr) == (0, "")
-    assert made.document["warnings_seconds"] == [300, 60]
+    assert made.document["warnings_seconds"] == [120, 60]
     bound = await bai("admin", "idle-checker", "bind", "idle-cpu", "domain", "default", "--dry-run")
     assert bound.stdout == "idle-cpu applies to the sessions of domain default as a dry run\n"
     refused = await bai(
@@ -90,3 +90,5 @@ async def test_idle_session_is_shown_kept_alive_and_replayed(
     compare("idle-checker-list", normalized(listed.stdout))
     decided = await bai("admin", "idle-checker", "decisions")
     assert "no idle checker has stopped a session" in decided.stderr
+    decided = await bai("admin", "idle-checker", "decisions", "idle-cpu")
+    assert "idle-cpu has stopped no session in the last 30 days" in decided.stderr

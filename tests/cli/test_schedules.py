@@ -44,10 +44,12 @@ async def test_budget_is_set_by_an_administrator_and_shown_to_members(bai: Bai) 
     none = await bai("budget", by="user")
     assert "none of your projects has a budget" in none.stderr
     made = await bai(
-        "admin", "budget", "create", "default/default", "--amount", "100", "--mode", "block",
-        "--json",
+        "admin", "budget", "create", "default/default", "--amount", "100.25", "--mode",
+        "block", "--json",
     )  # fmt: skip
-    assert (made.document["amount"], made.document["mode"]) == (100, "block")
+    assert (made.document["amount"], made.document["mode"]) == (100.25, "block")
+    wrong = await bai("admin", "budget", "update", "default/default", "--amount", "1.005")
+    assert "is not a number with at most two decimal places" in wrong.stderr
     shown = await bai("budget", by="user")
     assert "default" in shown.stdout
     old = await bai(

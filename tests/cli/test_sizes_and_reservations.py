@@ -24,6 +24,21 @@ async def test_session_is_resized(bai: Bai, api: Api, agent: FakeAgent) -> None:
     assert "started without cuda.device" in refused.stderr
 
 
+async def test_pending_elastic_session_is_listed_with_both_sizes(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    await agent.beat()
+    admin = await api.client("admin")
+    await admin.patch("/agents/a1", {"schedulable": False})
+    size = ("-r", "cpu=2", "-r", "mem=1g", "--minimum", "cpu=1")
+    await bai("session", "create", "my-lab", *size, by="user")
+    listed = (await bai("session", "ls", by="user")).stdout
+    assert "1 CPU, 1 GiB (preferred: 2 CPU)" in listed
+    await admin.patch("/agents/a1", {"schedulable": True})
+    await bring_to_running(api, agent, "my-lab")
+    assert "preferred" not in (await bai("session", "ls", by="user")).stdout
+
+
 async def test_reservation_is_requested_approved_and_listed(
     bai: Bai, api: Api, agent: FakeAgent
 ) -> None:

@@ -32,9 +32,9 @@ async def test_reports_and_prices(bai: Bai, api: Api, agent: FakeAgent) -> None:
     own = await bai("usage", by="user")
     assert lines_of(own) == [
         "SLOT ALLOCATED USED WASTED WAITED COST ENERGY",
-        "cpu 0.20 h unknown unknown - 0.10 EUR unknown",
-        "mem 0.20 h unknown unknown - unknown unknown",
-        "sessions 0.20 h unknown unknown 0.00 h unknown unknown",
+        "cpu 0.20 h not measured not measured - 0.10 EUR not measured",
+        "mem 0.20 h not measured not measured - no price not measured",
+        "sessions 0.20 h not measured not measured 0.00 h no price not measured",
     ]
     rows = (await bai("admin", "usage", "--by", "user", "--slot", "cpu", "--json")).document["rows"]
     assert [(row["name"], row["slot"], row["cost"]) for row in rows] == [("user", "cpu", 0.1)]

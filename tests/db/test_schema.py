@@ -94,6 +94,28 @@ def test_folders_of_earlier_imports_remain(empty_database_url: str) -> None:
     assert folders == {**ended, "done": "v", "running": "v", "queued": "v"}
 
 
+def test_amounts_of_budgets_become_hundredths(empty_database_url: str) -> None:
+    schema.upgrade(empty_database_url, "0074")
+    amounts = {"a": 0.29, "b": 1234567.1, "c": 0.0, "d": 1e12}
+    insert = sa.text(
+        "INSERT INTO project_budgets (project_id, created_at, version, changed_by_role, amount,"
+        " mode, warn_percents, period, time_zone, reported_percent)"
+        " VALUES (:id, '2026-01-01 00:00:00', 1, 'superadmin', :amount, 'warn', '[]', 'month',"
+        " 'UTC', 0)"
+    )
+    with transaction(empty_database_url) as connection:
+        if connection.dialect.name == "postgresql":
+            # Do not check foreign keys: the project does not matter.
+            connection.execute(sa.text("SET LOCAL session_replication_role = replica"))
+        for name, amount in amounts.items():
+            connection.execute(insert, {"id": name, "amount": amount})
+    schema.upgrade(empty_database_url, "0075")
+    with transaction(empty_database_url) as connection:
+        found = connection.execute(sa.text("SELECT project_id, amount FROM project_budgets"))
+        migrated = {row.project_id: row.amount for row in found}
+    assert migrated == {"a": 29, "b": 123456710, "c": 0, "d": 10**14}
+
+
 def test_database_of_a_later_version_is_not_migrated(empty_database_url: str) -> None:
     schema.upgrade(empty_database_url)
     with transaction(empty_database_url) as connection:

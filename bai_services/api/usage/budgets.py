@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from http import HTTPStatus
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.usage import budgets as records
 from bai_services.core.usage.budgets import (
+    AMOUNT_DECIMALS,
     DEFAULT_PERCENTS,
     MAX_AMOUNT,
     MAX_PERCENTS,
@@ -22,7 +24,11 @@ from ..fields import Body, Count, Instant, NameText, ResponseModel, ShortText
 
 _TAG = "budgets"
 
-Amount = Annotated[float, Field(ge=0, le=MAX_AMOUNT)]
+Amount = Annotated[
+    Decimal,
+    Field(ge=0, le=MAX_AMOUNT, decimal_places=AMOUNT_DECIMALS),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": MAX_AMOUNT}),
+]
 Percents = Annotated[list[Annotated[int, Field(ge=1, le=1000)]], Field(max_length=MAX_PERCENTS)]
 StopMinutes = Annotated[int, Field(ge=0, le=MAX_STOP_MINUTES)]
 ModeName = Literal["warn", "block"]
@@ -31,6 +37,7 @@ PeriodName = Literal["month", "fixed"]
 
 class BudgetChange(Body):
     """``version``: the version that you have read; if there is a newer one, you get a conflict.
+    ``amount``: with at most two decimal places.
 
     ``mode``: ``warn`` only, or ``block``: no session of the project starts once the amount is
     spent. Usage is charged as time passes, so running sessions can spend more.

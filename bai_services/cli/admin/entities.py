@@ -110,7 +110,12 @@ PROJECT = Entity(
         Field("domain", "Domain of the project. Default: your own.", is_immutable=True),
         _DESCRIPTION,
         _IS_ACTIVE,
-        Field("type", "Type: general (the default) or model-store.", is_immutable=True),
+        Field(
+            "type",
+            "Type: general (the default) or model-store.",
+            is_immutable=True,
+            choices=("general", "model-store"),
+        ),
         *_caps("the project"),
         _HOSTS,
         Field("resource_policy", "Project policy. Default: 'default'."),
@@ -132,8 +137,16 @@ USER = Entity(
         Field("domain", "Domain of the user. Default: your own."),
         Field("full_name", "Display name."),
         _DESCRIPTION,
-        Field("role", "Role: superadmin, admin (of the domain), user (the default) or monitor."),
-        Field("status", "Status: active, inactive or before-verification."),
+        Field(
+            "role",
+            "Role: superadmin, admin (of the domain), user (the default) or monitor.",
+            choices=("superadmin", "admin", "user", "monitor"),
+        ),
+        Field(
+            "status",
+            "Status: active, inactive or before-verification.",
+            choices=("active", "inactive", "before-verification"),
+        ),
         Field("status_info", "Reason for the status."),
         Field("resource_policy", "User policy. Default: 'default'."),
         Field(
@@ -202,6 +215,7 @@ KEYPAIR_POLICY = Entity(
         Field(
             "default_for_unspecified",
             "Whether slots without a limit are forbidden (LIMITED) or unlimited (UNLIMITED).",
+            choices=("LIMITED", "UNLIMITED"),
         ),
         *_caps("a keypair"),
         Field(
@@ -289,7 +303,11 @@ USER_POLICY = Entity(
             FieldKind.NUMBER,
             is_nullable=True,
         ),
-        Field("app_sharing", "Widest audience of app shares: none, user, project or public."),
+        Field(
+            "app_sharing",
+            "Widest audience of app shares: none, user, project or public.",
+            choices=("none", "user", "project", "public"),
+        ),
         Field(
             "max_app_share_seconds",
             "Maximum lifetime of an app share in seconds; 0 = no limit.",
@@ -341,15 +359,26 @@ RESOURCE_GROUP = Entity(
         Field(
             "is_public", "Allow all users to use the group, even without a link.", FieldKind.FLAG
         ),
-        Field("engine", "Engine that runs sessions: process or docker."),
-        Field("scheduler", "Order of the queue: fifo, lifo, drf or fair-share."),
+        Field(
+            "engine", "Engine that runs sessions: process or docker.", choices=("process", "docker")
+        ),
+        Field(
+            "scheduler",
+            "Order of the queue: fifo, lifo, drf or fair-share.",
+            choices=("fifo", "lifo", "drf", "fair-share"),
+        ),
         Field(
             "scheduler_opts",
             "Options of the scheduler. An update changes only the given options: null resets one "
             "option, and 'none' all options. See the admin guide.",
             FieldKind.OPTIONS,
         ),
-        Field("allowed_session_types", "Session type that may run in the group.", FieldKind.LIST),
+        Field(
+            "allowed_session_types",
+            "Session type that may run in the group.",
+            FieldKind.LIST,
+            choices=("interactive", "batch", "inference", "system"),
+        ),
         *_caps("the group"),
     ),
     columns=("name", "engine", "scheduler", "is_active", "is_default", "is_public"),
@@ -403,6 +432,7 @@ IMAGE_REGISTRY = Entity(
             "kind",
             "Kind: docker (the default), harbor, ghcr, gitlab, ngc or ecr.",
             is_immutable=True,
+            choices=("docker", "harbor", "ghcr", "gitlab", "ngc", "ecr"),
         ),
         Field("url", "URL, such as https://registry.example.org. Default: that of the kind."),
         Field("username", "User name. Default: that of the kind."),
@@ -488,6 +518,7 @@ IDLE_CHECKER = Entity(
             "Type: network (inactivity), session-lifetime or utilization.",
             is_required=True,
             is_immutable=True,
+            choices=("network", "session-lifetime", "utilization"),
         ),
         Field(
             "max_seconds",
@@ -499,6 +530,7 @@ IDLE_CHECKER = Entity(
             "session_types",
             "Session type that the rule covers: interactive (the default), batch or inference.",
             FieldKind.LIST,
+            choices=("interactive", "batch", "inference"),
         ),
         Field(
             "initial_grace_seconds",
@@ -511,7 +543,11 @@ IDLE_CHECKER = Entity(
             "FAMILY_mem; bytes per second of net and io.",
             FieldKind.MAP,
         ),
-        Field("operator", "Whether all metrics must be below (and), or any (or)."),
+        Field(
+            "operator",
+            "Whether all metrics must be below (and), or any (or).",
+            choices=("and", "or"),
+        ),
         Field(
             "idle_percent",
             "Percentage of the samples in the window that must be idle. Default: 90.",
@@ -530,7 +566,8 @@ IDLE_CHECKER = Entity(
         ),
         Field(
             "warnings_seconds",
-            "Time of a warning in seconds before the end. Default: 600 and 120.",
+            "Time of a warning in seconds before the end; shorter than --max-seconds. Default: 600 "
+            "and 120, if they are shorter.",
             FieldKind.NUMBERS,
         ),
         Field(
@@ -556,11 +593,16 @@ ANNOUNCEMENT = Entity(
     fields=(
         Field("title", "Title, one line.", is_required=True),
         Field("text", "Text in Markdown."),
-        Field("level", "Level: info (the default), warning or critical."),
+        Field(
+            "level",
+            "Level: info (the default), warning or critical.",
+            choices=("info", "warning", "critical"),
+        ),
         Field(
             "audience",
             "Audience: everyone (the default), domain, project or role.",
             is_immutable=True,
+            choices=("everyone", "domain", "project", "role"),
         ),
         Field("target", "The domain, project or role of the audience.", is_immutable=True),
         Field("starts_at", "Start of the period, such as 2026-12-01T08:00Z. Default: now."),
@@ -581,14 +623,20 @@ MAINTENANCE = Entity(
     key="id",
     summary="Plan maintenance: periods in which sessions do not start.",
     fields=(
-        Field("scope", "Scope: all (the default), group or agent.", is_immutable=True),
+        Field(
+            "scope",
+            "Scope: all (the default), group or agent.",
+            is_immutable=True,
+            choices=("all", "group", "agent"),
+        ),
         Field("target", "The resource group or agent of the scope.", is_immutable=True),
         Field(
             "mode",
-            "no-starts: no session starts in the period. drain (the default): in addition, no "
-            "session starts that could still run in it. read-only: like no-starts; users also "
-            "cannot change anything.",
+            "no-starts: no session starts in the period. drain (the default): in addition, "
+            "sessions whose time limit reaches into it wait; sessions without a limit start. "
+            "read-only: like no-starts; users also cannot change anything.",
             is_immutable=True,
+            choices=("no-starts", "drain", "read-only"),
         ),
         Field("reason", "Reason, which users see.", is_required=True),
         Field("starts_at", "Start of the period, such as 2026-12-01T08:00Z. Default: now."),
@@ -611,12 +659,16 @@ BUDGET = Entity(
     summary="Manage budgets: what projects may spend in a period.",
     fields=(
         Field(
-            "amount", "Amount, in the currency of the prices.", FieldKind.NUMBER, is_required=True
+            "amount",
+            "Amount in the currency of the prices, with at most two decimal places.",
+            FieldKind.DECIMAL,
+            is_required=True,
         ),
         Field(
             "mode",
             "warn (the default), or block: no session of the project starts once the amount is "
             "spent.",
+            choices=("warn", "block"),
         ),
         Field(
             "warn_percents",
@@ -626,6 +678,7 @@ BUDGET = Entity(
         Field(
             "period",
             "month (the default): each calendar month. fixed: from --starts-at to --ends-at.",
+            choices=("month", "fixed"),
         ),
         Field("starts_at", "Start of a fixed period, such as 2026-12-01T00:00Z.", is_nullable=True),
         Field("ends_at", "End of a fixed period.", is_nullable=True),

@@ -15,6 +15,7 @@ from bai_services.core.counts import with_article
 from .. import output
 from ..cluster.agents import with_formatted_capacity
 from ..command import (
+    Choice,
     CommandGroup,
     Connection,
     connected,
@@ -76,6 +77,8 @@ def option_of(field: Field, *, is_required: bool = False) -> click.Option:
             name, settings = f"{name}/--no-{field.option}", {"default": None}
         case FieldKind.NUMBER:
             settings = {"metavar": "NUMBER", "type": _Number()}
+        case FieldKind.DECIMAL:
+            settings = {"metavar": "AMOUNT"}
         case FieldKind.MAP | FieldKind.OPTIONS | FieldKind.HOSTS:
             settings = {"metavar": "JSON", "type": _Map()}
         case FieldKind.SLOTS | FieldKind.CAPS:
@@ -84,6 +87,10 @@ def option_of(field: Field, *, is_required: bool = False) -> click.Option:
             settings = {"metavar": "VALUE", "multiple": True}
         case FieldKind.NUMBERS:
             settings = {"metavar": "NUMBER", "multiple": True, "type": _Number()}
+    if field.choices:
+        del settings["metavar"]
+        cleared = (NONE,) if field.is_nullable else ()
+        settings["type"] = Choice((*field.choices, *cleared), case_sensitive=False)
     if settings.get("multiple"):
         text += " May be repeated."
     return click.Option([name, field.name], help=text, required=is_required, **settings)

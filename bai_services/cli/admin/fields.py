@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum, auto
 from typing import Any
 
@@ -13,12 +15,15 @@ from bai_services.core.resources import Caps, ResourceSlots, parse_amount
 
 from .group_options import normalize
 
+_DECIMAL = re.compile(r"[0-9]{1,13}(?:\.[0-9]{1,2})?", re.ASCII)
+
 
 class FieldKind(Enum):
     """How a value is written on the command line and in YAML, and when two values are equal."""
 
     TEXT = auto()
     NUMBER = auto()
+    DECIMAL = auto()  # number with at most two decimal places
     FLAG = auto()
     SLOTS = auto()  # mapping of slot to amount; an amount of 0 equals a missing slot
     CAPS = auto()  # mapping of slot to limit; 0 forbids the slot, "unlimited" or -1: no limit
@@ -41,6 +46,7 @@ class Field:
     is_immutable: bool = False  # can be set only at creation
     is_update_only: bool = False  # cannot be set at creation
     is_required: bool = False
+    choices: tuple[str, ...] = ()  # the possible values, or the possible items of a list
 
     @property
     def option(self) -> str:
@@ -72,6 +78,8 @@ def comparable(field: Field, value: Any) -> Any:
         return None
     if field.kind in (FieldKind.SLOTS, FieldKind.CAPS):
         return (Caps if field.kind is FieldKind.CAPS else ResourceSlots).parse(value)
+    if field.kind is FieldKind.DECIMAL:
+        return Decimal(str(value))
     if field.kind is FieldKind.MEMORY:
         return parse_amount("mem", value)
     if field.kind in (FieldKind.LIST, FieldKind.NUMBERS):
@@ -85,6 +93,16 @@ def _number(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError
     return value
+
+
+def _decimal(value: Any) -> str:
+    """Return the number as a text, which JSON does not change."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise TypeError
+    text = str(value)
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError
+    return text
 
 
 def _flag(value: Any) -> bool:
@@ -151,6 +169,7 @@ def _options(value: Any) -> dict[str, Any]:
 _READERS = {
     FieldKind.TEXT: _text,
     FieldKind.NUMBER: _number,
+    FieldKind.DECIMAL: _decimal,
     FieldKind.FLAG: _flag,
     FieldKind.SLOTS: _slots,
     FieldKind.CAPS: _cap_texts,
@@ -164,6 +183,7 @@ _READERS = {
 _NOUNS = {
     FieldKind.TEXT: "a string",
     FieldKind.NUMBER: "a whole number",
+    FieldKind.DECIMAL: "a number with at most two decimal places",
     FieldKind.FLAG: "true or false",
     FieldKind.SLOTS: "a mapping of slot to amount",
     FieldKind.CAPS: "a mapping of slot to limit",

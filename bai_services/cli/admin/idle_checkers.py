@@ -129,7 +129,8 @@ async def decisions(
     """List the sessions that idle checkers stopped, or would have stopped in a dry run."""
     query = page_query(sort, limit, offset) | ({"checker": checker} if checker else {})
     page = await connection.client.get("/idle-decisions", **query)
-    empty = "no idle checker has stopped a session in the last 30 days"
+    subject = f"{checker} has stopped no" if checker else "no idle checker has stopped a"
+    empty = f"{subject} session in the last 30 days, not even in a dry run"
     output.print_page(page, _DECISION_COLUMNS, as_json=as_json, empty=empty)
 
 

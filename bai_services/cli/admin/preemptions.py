@@ -32,8 +32,8 @@ async def preemptions(
         for item in page["items"]:
             hidden = item["victim_count"] - len(item["victims"])
             names = [f"{v['session']} ({v['rule']})" for v in item["victims"]]
-            names += [f"{hidden} of other domains"] if hidden else []
+            names += [f"{hidden} hidden"] if hidden else []
             item["stopped"] = ", ".join(names)
-            item["for_session"] = item["session"] or "(another domain)"
+            item["for_session"] = item["session"] or "(hidden)"
             item["outcome"] = item["outcome"] or "waiting"
     output.print_page(page, _COLUMNS, as_json=as_json, empty=empty)

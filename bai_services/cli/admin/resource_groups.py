@@ -83,7 +83,7 @@ async def schedule(connection: Connection, group: str, *, as_json: bool) -> None
     rows = [
         {
             "position": row["position"] or "",
-            "session": (row["session"] or {}).get("name", "(another domain)"),
+            "session": (row["session"] or {}).get("name", "(hidden)"),
             "owner": (row["session"] or {}).get("owner", ""),
             "agents": ", ".join(kernel["agent_id"] for kernel in row["kernels"]),
             "starts_at": row["starts_at"],

@@ -14,15 +14,20 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from bai_services.client import Client
 from bai_services.core.durations import parse_duration
 from bai_services.core.errors import BaiError, InvalidRequest
+from bai_services.core.scheduling.placement_options import Policy
+from bai_services.core.scheduling.queue.model import Backfill, Order
 
 from .. import output, units
-from ..command import Connection, connected, example, json_option, segment
+from ..command import Choice, Connection, connected, example, json_option, segment
 from ..screen import wrapped
 
 POLL_SECONDS = 0.5
 # Maximum number of table rows per kind (priority, project, user); --json prints all rows.
 MAX_ROWS = 5
 _NONE = "-"
+_SCHEDULERS = tuple(each.value for each in Order)
+_PLACEMENTS = tuple(each.value for each in Policy)
+_BACKFILLS = tuple(each.value for each in Backfill)
 _KINDS = (("priority", "by_priority"), ("project", "by_project"), ("user", "by_user"))
 
 
@@ -34,16 +39,16 @@ _KINDS = (("priority", "by_priority"), ("project", "by_project"), ("user", "by_u
 )
 @click.argument("group")
 @click.option(
-    "--scheduler", "schedulers", metavar="NAME", multiple=True,
+    "--scheduler", "schedulers", type=Choice(_SCHEDULERS), multiple=True,
     help="Order of the queue: fifo, lifo, drf or fair-share. Default: the current one. Repeat an "
     "option to try two policies.",
 )  # fmt: skip
 @click.option(
-    "--placement", "placements", metavar="NAME", multiple=True,
+    "--placement", "placements", type=Choice(_PLACEMENTS), multiple=True,
     help="Placement: priced, fgd, best-fit, pack, spread, round-robin or random. May be repeated.",
 )  # fmt: skip
 @click.option(
-    "--backfill", "backfills", metavar="NAME", multiple=True,
+    "--backfill", "backfills", type=Choice(_BACKFILLS), multiple=True,
     help="Backfill: off, aggressive or reserving. May be repeated.",
 )  # fmt: skip
 @click.option(

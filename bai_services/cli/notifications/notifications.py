@@ -7,11 +7,15 @@ from typing import Any
 
 import click
 
+from bai_services.core.notifications.catalogue import EventName
+
 from .. import output
-from ..command import Connection, command_group, connected, example, json_option, segment
+from ..command import Choice, Connection, command_group, connected, example, json_option, segment
 from .webhooks import webhook
 
 COLUMNS = ("created_at", "event", "text", "id")
+
+EVENTS = tuple(each.value for each in EventName)
 
 
 @command_group()
@@ -21,7 +25,9 @@ def notification() -> None:
 
 @notification.command("ls", epilog=example("bai notification ls", "bai notification ls --unread"))
 @click.option("--unread", is_flag=True, help="Only unread notifications.")
-@click.option("--event", metavar="EVENT", help="Only notifications of this event.")
+@click.option(
+    "--event", type=Choice(EVENTS), metavar="EVENT", help="Only notifications of this event."
+)
 @click.option(
     "--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="Maximum number."
 )

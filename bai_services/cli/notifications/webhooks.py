@@ -9,13 +9,16 @@ from typing import Any
 import click
 
 from bai_services.core.errors import Unavailable
+from bai_services.core.notifications.catalogue import EventName
 
 from .. import output
-from ..command import Connection, command_group, connected, example, json_option, segment
+from ..command import Choice, Connection, command_group, connected, example, json_option, segment
 
 COLUMNS = ("name", "kind", "host", "domain", "is_own", "is_enabled", "suspended_at", "id")
 DELIVERY_COLUMNS = ("created_at", "event", "status", "attempts", "last_error", "id")
 _URL_FROM_STDIN = "-"
+
+EVENTS = tuple(each.value for each in EventName)
 
 
 @command_group()
@@ -55,7 +58,14 @@ async def list_(connection: Connection, *, as_json: bool) -> None:
     help="own: your events. domain, all: the events of a domain or the installation.",
 )
 @click.option("--domain", metavar="DOMAIN", help="Domain, for --scope domain.")
-@click.option("--event", "events", metavar="EVENT", multiple=True, help="Event; can be repeated.")
+@click.option(
+    "--event",
+    "events",
+    type=Choice(EVENTS),
+    metavar="EVENT",
+    multiple=True,
+    help="Event; can be repeated.",
+)
 @click.option(
     "--language", type=click.Choice(["en", "ko", "ja", "th"]), help="Language of the texts."
 )
@@ -89,7 +99,14 @@ async def create(
 @click.argument("webhook_id", metavar="ID")
 @click.option("--url", metavar="URL", help="New URL; - for standard input.")
 @click.option("--name", metavar="NAME", help="New name.")
-@click.option("--event", "events", metavar="EVENT", multiple=True, help="Replaces the events.")
+@click.option(
+    "--event",
+    "events",
+    type=Choice(EVENTS),
+    metavar="EVENT",
+    multiple=True,
+    help="Replaces the events.",
+)
 @click.option(
     "--language", type=click.Choice(["en", "ko", "ja", "th"]), help="Language of the texts."
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import webbrowser
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -199,7 +200,7 @@ async def list_(
     page = await connection.client.get("/sessions", **query)
     if not as_json:
         for item in page["items"]:
-            item["resources"] = units.slots(item["requested"])
+            item["resources"] = _size_text(item)
             item["status"] = status_text(item)
             if stop := coming_stop(item):
                 item["status_info"] = f"stops {stop}"
@@ -327,6 +328,16 @@ async def open_(connection: Connection, name: str, *, no_browser: bool, as_json:
     output.print_done(address, {"url": address, "status": found["status"]}, as_json=as_json)
     if not (no_browser or as_json):
         await asyncio.to_thread(webbrowser.open, address)
+
+
+def _size_text(session: Mapping[str, Any]) -> str:
+    """Return the requested resources; of a pending elastic session also what it prefers."""
+    text, elasticity = units.slots(session["requested"]), session["elasticity"]
+    if elasticity is None or session["status"] != Status.PENDING:
+        return text
+    least, most = elasticity["minimum"], elasticity["preferred"]
+    more = {slot: amount for slot, amount in most.items() if least.get(slot) != amount}
+    return f"{text} (preferred: {units.slots(more)})"
 
 
 async def _default_project(connection: Connection) -> str:

@@ -27,7 +27,9 @@ from ..command import (
 # By importance: on a narrow terminal, the last columns are omitted.
 _COLUMNS = ("start", "name", "slot", "allocated", "used", "wasted", "waited", "cost", "energy")
 _ENDPOINT_COLUMNS = ("start", "name", "owner", "requests", "input_tokens", "output_tokens")
-_UNKNOWN = "unknown"
+_NOT_MEASURED, _NO_PRICE = "not measured", "no price"
+# Names of the groups of usage without a value.
+_NO_NAMES = {Dimension.DEVICE_MODEL.value: "(no device)", Dimension.IMAGE.value: "(no image)"}
 _JOULES_PER_KWH = 3_600_000
 # Texts for requests without a token of the owner, by the name of the token in reports.
 TOKEN_TEXTS = {"": "(chat page)", "*": "(no token)"}
@@ -160,19 +162,19 @@ def _usage_texts(row: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str,
     measured, energy, cost = row["measured_seconds"], row["energy_joules"], row["cost"]
     return {
         "start": start.strftime(_FORMATS.get(Every(report["every"]), "%Y-%m-%d")),
-        "name": row["name"] or "-",
+        "name": row["name"] or _NO_NAMES.get(report["by"], "-"),
         "slot": row["slot"],
         "allocated": _hours(row["allocated_seconds"]),
-        "used": f"{row['used_seconds'] / measured:.0%}" if measured else _UNKNOWN,
+        "used": f"{row['used_seconds'] / measured:.0%}" if measured else _NOT_MEASURED,
         "wasted": _hours(row["wasted_seconds"]),
         "waited": "" if row["waited_seconds"] is None else _hours(row["waited_seconds"]),
-        "cost": _UNKNOWN if cost is None else f"{cost:.2f} {report['currency']}".strip(),
-        "energy": _UNKNOWN if energy is None else f"{energy / _JOULES_PER_KWH:.2f} kWh",
+        "cost": _NO_PRICE if cost is None else f"{cost:.2f} {report['currency']}".strip(),
+        "energy": _NOT_MEASURED if energy is None else f"{energy / _JOULES_PER_KWH:.2f} kWh",
     }
 
 
 def _hours(seconds: float | None) -> str:
-    return _UNKNOWN if seconds is None else f"{seconds / HOUR:.2f} h"
+    return _NOT_MEASURED if seconds is None else f"{seconds / HOUR:.2f} h"
 
 
 def _endpoint_options(command: _Command) -> _Command:

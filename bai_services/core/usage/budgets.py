@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
-MAX_AMOUNT = 1e12
+MAX_AMOUNT = 10**12
+AMOUNT_DECIMALS = 2
 MAX_PERCENTS = 10
 DEFAULT_PERCENTS = (80, 100)
 MAX_STOP_MINUTES = 7 * 24 * 60
@@ -45,7 +47,7 @@ class ProjectBudget:
     domain: str
     created_at: datetime
     version: int
-    amount: float
+    amount: Decimal
     currency: str
     mode: Mode
     warn_percents: Sequence[int]
@@ -87,23 +89,23 @@ def month_of(at: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
     return first.astimezone(UTC), after.astimezone(UTC)
 
 
-def reached_percent(percents: Iterable[int], spent: float, amount: float) -> int:
+def reached_percent(percents: Iterable[int], spent: float, amount: Decimal) -> int:
     """Return the highest percentage in ``percents`` that is reached; 0 if none is reached."""
     reached = spent_percent(spent, amount)
     return max((percent for percent in percents if percent <= reached), default=0)
 
 
-def is_blocked(mode: Mode, spent: float, amount: float) -> bool:
+def is_blocked(mode: Mode, spent: float, amount: Decimal) -> bool:
     """Return whether the project may not start sessions."""
-    return mode is Mode.BLOCK and spent >= amount
+    return mode is Mode.BLOCK and Decimal(spent) >= amount
 
 
-def spent_percent(spent: float, amount: float) -> int:
+def spent_percent(spent: float, amount: Decimal) -> int:
     """Return the spent part in percent, rounded down; 100 for a budget of 0.
 
     Independent of rounding errors, the result is at least 100 if and only if the amount is spent.
     """
     if not amount:
         return 100
-    percent = int(100 * spent / amount)
-    return max(percent, 100) if spent >= amount else min(percent, 99)
+    percent = int(100 * Decimal(spent) / amount)
+    return max(percent, 100) if Decimal(spent) >= amount else min(percent, 99)

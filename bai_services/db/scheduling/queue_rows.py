@@ -465,5 +465,7 @@ def _blocked_reason(row: Any) -> CodedText | None:
     if found is None and not row.is_member:
         return TextTemplate.NOT_A_MEMBER.text(user=row.username, project=row.project)
     if found is None and not row.has_budget:
-        return TextTemplate.BUDGET_SPENT.text(name=row.project, amount=f"{row.budget_amount:g}")
+        return TextTemplate.BUDGET_SPENT.text(
+            name=row.project, amount=f"{row.budget_amount.normalize():f}"
+        )
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -37,6 +38,19 @@ class UtcDateTime(TypeDecorator[datetime]):
 
     def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         return None if value is None else value.replace(tzinfo=UTC)
+
+
+class Hundredths(TypeDecorator[Decimal]):
+    """A decimal number with two decimal places, stored as an integer, which is exact."""
+
+    impl = sa.BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> int | None:
+        return None if value is None else int(Decimal(value) * 100)
+
+    def process_result_value(self, value: int | None, dialect: sa.Dialect) -> Decimal | None:
+        return None if value is None else Decimal(value) / 100
 
 
 class Slots(TypeDecorator[ResourceSlots]):

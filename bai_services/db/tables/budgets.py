@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from .base import UtcDateTime, changed_by_role, created_at, metadata, version
+from .base import Hundredths, UtcDateTime, changed_by_role, created_at, metadata, version
 
 project_budgets = sa.Table(
     "project_budgets",
@@ -13,7 +13,7 @@ project_budgets = sa.Table(
     created_at(),
     version(),
     changed_by_role(),
-    sa.Column("amount", sa.Double, nullable=False),
+    sa.Column("amount", Hundredths, nullable=False),
     sa.Column("mode", sa.String(16), nullable=False),  # warn or block
     sa.Column("warn_percents", sa.JSON, nullable=False),
     sa.Column("period", sa.String(16), nullable=False),  # month or fixed

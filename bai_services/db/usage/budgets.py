@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -37,7 +38,7 @@ class BudgetRow:
     project_id: str
     created_at: datetime
     version: int
-    amount: float
+    amount: Decimal
     mode: str
     warn_percents: list[int]
     period: str

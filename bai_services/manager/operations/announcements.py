@@ -28,6 +28,8 @@ from ..accounts.projects import Projects
 from ..context import ManagerContext
 from .periods import new_values
 
+# Fields of a new announcement in its audit entry.
+_AUDITED = ("title", "text", "level", "audience", "target", "starts_at", "ends_at")
 _CURRENT_FIELDS = ("id", "title", "level", "is_dismissed")
 
 
@@ -94,7 +96,10 @@ class Announcements:
             values["id"],
             domain=values["domain"],
             name=values["title"],
-            audience=audience,
+            **self._audit.changes(
+                dict.fromkeys(_AUDITED),
+                {**{name: values[name] for name in _AUDITED}, "target": spec.get("target")},
+            ),
         )
         return await self._store.create(values, entry)
 

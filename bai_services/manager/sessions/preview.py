@@ -104,7 +104,7 @@ class SessionPreviews:
         return _Costs(
             prices.cost_per_hour(new.resource_group, new.total_slots),
             prices.currency,
-            None if budget is None else round(budget.amount - (budget.spent or 0.0), 2),
+            None if budget is None else round(float(budget.amount) - (budget.spent or 0.0), 2),
         )
 
 

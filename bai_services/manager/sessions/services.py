@@ -202,15 +202,16 @@ def session_services(
     overflow_targets = OverflowTargets(overflow, UsagePriceStore(database))
     templates = Templates(context, projects)
     planned_stops = PlannedStops(lifecycle, audit, drain_replica)
+    options = Options(
+        request_store,
+        requests,
+        folders,
+        scheduling.jit_warmup,
+        None if settings.shows_absent_images else ImagePullStore(database),
+    )
     return SessionServices(
         sessions=sessions,
-        options=Options(
-            request_store,
-            requests,
-            folders,
-            scheduling.jit_warmup,
-            None if settings.shows_absent_images else ImagePullStore(database),
-        ),
+        options=options,
         previews=SessionPreviews(
             requests,
             request_store,
@@ -279,7 +280,7 @@ def session_services(
         elastic=Elastic(
             ElasticStore(database), resize_store, resizes, clock, lease=scheduling.lease
         ),
-        schedules=Schedules(context, templates),
+        schedules=Schedules(context, templates, options),
         schedule_runner=ScheduleRunner(
             context,
             sessions,

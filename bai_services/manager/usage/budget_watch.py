@@ -202,7 +202,7 @@ def _event_of(budget: BudgetRow, state: BudgetState, currency: str) -> BudgetEve
         domain=budget.domain,
         percent=state.reported_percent,
         spent=state.spent,
-        amount=budget.amount,
+        amount=float(budget.amount),
         currency=currency,
         is_blocked=state.blocked_at is not None,
     )

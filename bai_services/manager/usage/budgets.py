@@ -98,7 +98,7 @@ class Budgets:
             project.id,
             domain=project.domain,
             name=project.name,
-            amount=values["amount"],
+            amount=str(values["amount"]),
             mode=values["mode"],
         )
         await self._store.create(values, entry)
@@ -207,7 +207,7 @@ class Budgets:
                 "period_end": end,
                 "spent": None if spent is None else round(spent, 2),
                 "spent_percent": percent,
-                "left": None if spent is None else round(row.amount - spent, 2),
+                "left": None if spent is None else round(float(row.amount) - spent, 2),
                 "stops_at": stops_at,
             }
         )

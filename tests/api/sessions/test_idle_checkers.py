@@ -69,7 +69,7 @@ async def test_checker_is_created_changed_and_deleted(api: Api) -> None:
     admin = await api.client("admin")
     created = await admin.post("/idle-checkers", CHECKER)
     assert {name: created[name] for name in CHECKER} == CHECKER
-    assert (created["operator"], created["warnings_seconds"]) == ("and", [600, 120])
+    assert (created["operator"], created["warnings_seconds"]) == ("and", [120])
     changed = await admin.patch(
         "/idle-checkers/idle-cpu",
         {"operator": "or", "thresholds": {"cpu_util": 5, "cuda_mem": 10}, "description": "x"},
@@ -103,6 +103,7 @@ async def test_checker_is_created_changed_and_deleted(api: Api) -> None:
         ({"session_types": ["system"]}, "session_types"),
         ({"max_seconds": 59}, "max_seconds"),
         ({"min_seconds_under_pressure": 301}, "min_seconds_under_pressure"),
+        ({"warnings_seconds": [60, 300]}, "warnings_seconds"),
     ],
 )
 async def test_invalid_setting_is_rejected(api: Api, change: dict[str, Any], field: str) -> None:
@@ -110,6 +111,18 @@ async def test_invalid_setting_is_rejected(api: Api, change: dict[str, Any], fie
     with pytest.raises(errors.InvalidRequest) as raised:
         await admin.post("/idle-checkers", {**CHECKER, **change})
     assert raised.value.details["field"] == field
+
+
+async def test_warnings_are_shorter_than_the_window(api: Api) -> None:
+    admin = await api.client("admin")
+    short = await admin.post("/idle-checkers", {**CHECKER, "max_seconds": 60})
+    assert short["warnings_seconds"] == [30]
+    long = await admin.post("/idle-checkers", {**CHECKER, "name": "long", "max_seconds": 601})
+    assert long["warnings_seconds"] == [600, 120]
+    with pytest.raises(errors.InvalidRequest, match=r"10min before the end .* \(5min\)"):
+        await admin.patch("/idle-checkers/long", {"max_seconds": 300})
+    changed = {"max_seconds": 300, "warnings_seconds": [299]}
+    assert (await admin.patch("/idle-checkers/long", changed))["warnings_seconds"] == [299]
 
 
 @pytest.mark.parametrize(

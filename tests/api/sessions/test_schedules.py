@@ -232,6 +232,37 @@ async def test_invalid_schedule_is_rejected(api: Api, fields: dict[str, Any], me
         await make(api, user, **fields)
 
 
+@pytest.mark.parametrize(
+    ("request_", "error", "message"),
+    [
+        pytest.param({"project": "gone"}, NotFound, "not in a project 'gone'", id="project"),
+        pytest.param({"resource_group": "gone"}, NotFound, "no resource group 'gone'", id="group"),
+    ],
+)
+async def test_schedule_that_could_never_start_is_rejected(
+    api: Api, request_: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    user = await api.client("user")
+    with pytest.raises(error, match=message):
+        await make(api, user, request={**SMALL, **request_})
+    await user.post("/session-templates", {"name": "old", "request": {**SMALL, **request_}})
+    with pytest.raises(error, match=message):
+        await make(api, user, request={}, template="old")
+    await make(api, user)
+    with pytest.raises(error, match=message):
+        await user.patch("/schedules/work", {"request": {**SMALL, **request_}})
+
+
+async def test_schedule_needs_a_project(api: Api) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    await make(api, user)
+    await admin.delete("/projects/default/members/user")
+    with pytest.raises(InvalidRequest, match="ask an administrator to add you to one"):
+        await make(api, user, name="other")
+    # The user can still stop the existing schedule.
+    assert (await user.patch("/schedules/work", {"is_paused": True}))["is_paused"]
+
+
 async def test_only_the_owner_defines_a_schedule(api: Api) -> None:
     user, other, admin = [await api.client(name) for name in ("user", "user2", "admin")]
     made = await make(api, user, request={**SMALL, "environ": {"A": "secret"}})

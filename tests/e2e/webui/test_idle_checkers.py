@@ -101,7 +101,7 @@ async def test_checker_is_created_bound_as_a_dry_run_and_replayed(
         await ui.drawer.get_by_label("Window or maximum").fill("soon")
         await ui.save()
         await ui.drawer.get_by_text("A duration, such as 30min").last.wait_for()
-        await ui.drawer.get_by_label("Window or maximum").fill("10min")
+        await ui.drawer.get_by_label("Window or maximum").fill("15min")
         await ui.save()
         await ui.drawer.get_by_text("such as cpu_util=5").last.wait_for()
         await ui.fill(Thresholds="cpu_util=5 cuda_util=5")
@@ -113,7 +113,7 @@ async def test_checker_is_created_bound_as_a_dry_run_and_replayed(
         await ui.drawer.get_by_text("Stopped wrongly").wait_for()
         checker = checked(admin.get(f"/idle-checkers/{name}"), 200)
         assert checker["thresholds"] == {"cpu_util": 5, "cuda_util": 5}
-        assert checker["max_seconds"] == 600
+        assert checker["max_seconds"] == 900
 
         await ui.page.goto(ui.page.url.split("?")[0] + "?tab=idle-bindings")
         await ui.page.get_by_role("button", name="New binding").click()

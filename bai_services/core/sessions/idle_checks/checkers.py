@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from ...durations import format_duration
 from ...errors import InvalidRequest
 from ...user_input import shown
 from ..lifecycle import SessionType
@@ -158,6 +159,23 @@ def check_settings(kind: CheckerType, settings: CheckerSettings) -> CheckerSetti
     _check_pressure(kind, settings)
     _check_warnings(settings.warnings_seconds)
     return settings
+
+
+def fitting_warnings(warnings: Sequence[int], max_seconds: int) -> tuple[int, ...]:
+    """Return the warnings that are shorter than the window; if there is none, half the window."""
+    return tuple(each for each in warnings if each < max_seconds) or (max_seconds // 2,)
+
+
+def check_warning_times(settings: CheckerSettings) -> None:
+    """Raise ``InvalidRequest`` if a warning would be sent as soon as a session becomes idle."""
+    longest = max(settings.warnings_seconds, default=0)
+    if longest >= settings.max_seconds:
+        raise InvalidRequest(
+            f"a warning {format_duration(longest)} before the end must be shorter than max_seconds "
+            f"({format_duration(settings.max_seconds)}): set shorter warnings_seconds, or a longer "
+            "max_seconds",
+            field="warnings_seconds",
+        )
 
 
 def metric_family(metric: str) -> str | None:

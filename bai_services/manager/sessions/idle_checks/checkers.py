@@ -19,6 +19,8 @@ from bai_services.core.sessions.idle_checks.checkers import (
     CheckerType,
     Operator,
     check_settings,
+    check_warning_times,
+    fitting_warnings,
 )
 from bai_services.core.sessions.idle_checks.records import (
     IdleChecker,
@@ -75,6 +77,10 @@ class IdleCheckers:
         name = check_slug("idle checker", spec["name"])
         kind = checker_type(spec["type"])
         settings = changed_settings(kind, None, spec)
+        if "warnings_seconds" not in spec:
+            fitting = fitting_warnings(settings.warnings_seconds, settings.max_seconds)
+            settings = replace(settings, warnings_seconds=fitting)
+        check_warning_times(settings)
         values = {
             "id": str(uuid.uuid4()),
             "created_at": self._clock(),
@@ -95,6 +101,8 @@ class IdleCheckers:
         if any(name in changes for name in _SETTINGS):
             before = CheckerSettings.from_json(row.settings)
             settings = changed_settings(CheckerType(row.type), before, changes)
+            if changes.keys() & {"max_seconds", "warnings_seconds"}:
+                check_warning_times(settings)
             values["settings"] = settings.as_json()
         if not values:
             return _record(row)

@@ -32,7 +32,12 @@ def choose_project(projects: Sequence[ProjectFacts], key: str | None) -> Project
     Without ``key``, return the only project or the one named ``default``, which is listed first.
     Model stores are considered only if the user has no other project.
     """
-    names = ", ".join(p.name for p in projects) or "none"
+    if not projects:
+        raise InvalidRequest(
+            "you are not in an active project; ask an administrator to add you to one",
+            field="project",
+        )
+    names = ", ".join(p.name for p in projects)
     if not key:
         choices = [p for p in projects if not p.is_store] or projects
         if choices and (len(choices) == 1 or choices[0].name == "default"):

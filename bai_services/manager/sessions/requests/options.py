@@ -28,6 +28,7 @@ from bai_services.core.sessions.options import (
     SessionQuotas,
     SlotLimit,
 )
+from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.sessions.requests import (
     AdmissionFacts,
     GroupFacts,
@@ -42,7 +43,7 @@ from bai_services.db.sessions.requests import (
 from ...accounts import authorizer
 from ...cluster.agent_capacity import NO_CAPACITY, AgentCapacity, AgentCapacityCache
 from ...scheduling.jit_warmup import JitWarmup
-from .choices import choose_group, choose_project, choose_resources, find_group
+from .choices import choose_group, choose_project, choose_resources, find_group, session_type
 from .quotas import group_resources, own_resources, scope_quotas
 from .requests import Folders, Requests, access_key_of
 
@@ -172,6 +173,14 @@ class Options:
         owner = await self._requests.owner_of(caller, None)
         projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
         return choose_project(projects, project_key)
+
+    async def check_target(self, caller: Caller, spec: SessionSpec) -> None:
+        """Raise unless the owner of ``spec`` may start sessions in its project and group."""
+        owner = await self._requests.owner_of(caller, spec.owner)
+        projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
+        project = choose_project(projects, spec.project)
+        offer = await self._store.offer(owner, project, access_key_of(caller, owner))
+        choose_group(offer.groups, spec.resource_group, session_type(spec.type))
 
     async def start_facts(
         self,

@@ -23,13 +23,14 @@ from bai_services.core.sessions.schedules.records import (
     ScheduleRun,
 )
 from bai_services.core.sessions.schedules.rules import parse_rule
-from bai_services.core.sessions.spec import PRIVATE_FIELDS
+from bai_services.core.sessions.spec import PRIVATE_FIELDS, spec_of
 from bai_services.core.usage.periods import zone_of
 from bai_services.db.sessions.schedules.runs import ScheduleRunStore
 from bai_services.db.sessions.schedules.schedules import ScheduleRow, ScheduleStore, no_schedule
 
 from ...accounts import authorizer
 from ...context import ManagerContext
+from ..requests.options import Options
 from ..requests.templates import Templates, check_stored_request
 from .times import next_start, stop_after
 
@@ -44,10 +45,11 @@ class Schedules:
     ``key`` is an id, or the name of a schedule of the caller.
     """
 
-    def __init__(self, context: ManagerContext, templates: Templates) -> None:
+    def __init__(self, context: ManagerContext, templates: Templates, options: Options) -> None:
         self._store = ScheduleStore(context.database)
         self._runs = ScheduleRunStore(context.database)
         self._templates = templates
+        self._options = options
         self._clock = context.clock
         self._audit = context.audit
 
@@ -69,7 +71,10 @@ class Schedules:
         Raises
         ------
         InvalidRequest
-            If a rule, the time zone, the period or the request is not valid.
+            If a rule, the time zone, the period or the request is not valid, or the caller has no
+            project.
+        NotFound
+            If the caller may not use the template, project or resource group.
         AlreadyExists
             If the caller has a schedule with that name.
         QuotaExceeded
@@ -170,10 +175,13 @@ class Schedules:
         start, end = values["valid_from"], values["valid_until"]
         if start is not None and end is not None and end <= start:
             raise InvalidRequest("valid_until must be after valid_from", field="valid_until")
-        if values["template"] is not None:
-            await self._templates.get(caller, values["template"])
-        if name := values["request"].get("name"):
+        request = dict(values["request"])
+        if name := request.get("name"):
             check_session_name(name)
+        if values["template"] is not None:
+            request = await self._templates.apply(caller, values["template"], request)
+        spec = spec_of({**request, "name": values["name"]})
+        await self._options.check_target(caller, spec)
 
     def _record(self, caller: Caller, row: ScheduleRow) -> Schedule:
         hidden = []

@@ -37,7 +37,7 @@ export function FieldControl({ entity, field, ...rest }: FieldControlProps) {
     case 'switch':
       return <Switch {...control} />;
     case 'number':
-      return <InputNumber style={{ width: '100%' }} precision={0} {...control} />;
+      return <InputNumber style={{ width: '100%' }} precision={field.decimals ?? 0} {...control} />;
     case 'password':
       return <Input.Password autoComplete="new-password" {...control} />;
     case 'choice':

@@ -63,6 +63,8 @@ export const USABLE_PROJECTS: Reference = {
 export interface Field {
   key: string;
   kind: FieldKind;
+  /** Decimal places of a number; default: a whole number. */
+  decimals?: number;
   choices?: readonly string[];
   /** For `reference`: the collection, and the fields that name an object. */
   of?: Reference;

@@ -22,7 +22,8 @@ export function showValue(value: unknown, column: Column, item: Item, area: stri
     return i18next.t(value ? 'entities.yes' : 'entities.no');
   }
   if (typeof value === 'number') {
-    return showNumber(value, column);
+    // A number such as 0 can have a text of its own, such as "none".
+    return choiceText(area, column, String(value), showNumber(value, column));
   }
   if (typeof value === 'string') {
     return TIME.test(column.key) ? (
@@ -32,6 +33,9 @@ export function showValue(value: unknown, column: Column, item: Item, area: stri
         text={PERSONAL.has(column.key) ? personal(value) : choiceText(area, column, value)}
       />
     );
+  }
+  if (Array.isArray(value) && value.length === 0) {
+    return choiceText(area, column, 'empty', '–');
   }
   if (Array.isArray(value)) {
     return (
@@ -67,9 +71,9 @@ function showNumber(value: number, { key }: Column): string {
 }
 
 /** The translated text of a fixed choice, or the value itself. */
-const choiceText = (area: string, { key }: Column, value: string) => {
+const choiceText = (area: string, { key }: Column, value: string, otherwise = value) => {
   const name = `${area}.${key.replaceAll('_', '-')}-${value}`;
-  return i18next.exists(name) ? i18next.t(name) : value;
+  return i18next.exists(name) ? i18next.t(name) : otherwise;
 };
 
 const partText = (part: unknown) => (Array.isArray(part) ? part.join(', ') : JSON.stringify(part));

@@ -3,6 +3,7 @@ import { CHANGED_BY_ROLE, isChangeableBy } from '../../components/entities/share
 import type { Item } from '../../data/entities';
 import { IdleReason } from './IdleReason';
 import { SessionLink } from './SessionLink';
+import { Thresholds } from './Thresholds';
 
 const SESSION_TYPES = ['interactive', 'batch', 'inference'];
 const TYPES = ['network', 'session-lifetime', 'utilization'];
@@ -22,7 +23,7 @@ const CHECKERS: Entity = {
     { key: 'name', isSortable: true },
     { key: 'type', isSortable: true },
     { key: 'max_seconds' },
-    { key: 'thresholds' },
+    { key: 'thresholds', render: item => <Thresholds item={item} /> },
     { key: 'session_types' },
     { key: 'bindings' },
     { key: 'description', isSortable: true, isOptional: true },

@@ -1,5 +1,6 @@
 import { EntityPage } from '../../components/entities/EntityPage';
 import type { Entity } from '../../components/entities/entity';
+import { MaintenanceSummary } from './MaintenanceSummary';
 
 const SCOPES = ['all', 'group', 'agent'] as const;
 const MODES = ['no-starts', 'drain', 'read-only'] as const;
@@ -37,8 +38,9 @@ const MAINTENANCES: Entity = {
     },
     { key: 'mode', kind: 'choice', choices: MODES, default: 'drain', only: 'create' },
     { key: 'starts_at', kind: 'time' },
-    { key: 'ends_at', kind: 'time', isNullable: true }
+    { key: 'ends_at', kind: 'time', isNullable: true, days: [1, 2, 7] }
   ],
+  Prefill: MaintenanceSummary,
   writers: ['superadmin'],
   canCreate: true,
   canDelete: true

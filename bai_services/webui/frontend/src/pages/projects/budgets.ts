@@ -45,7 +45,7 @@ export const BUDGETS: Entity = {
       isRequired: true,
       only: 'create'
     },
-    { key: 'amount', kind: 'number', isRequired: true },
+    { key: 'amount', kind: 'number', decimals: 2, isRequired: true },
     { key: 'mode', kind: 'choice', choices: MODES, default: 'warn' },
     { key: 'warn_percents', kind: 'words', default: '80, 100' },
     { key: 'period', kind: 'choice', choices: PERIODS, default: 'month' },

@@ -167,7 +167,7 @@ const withValue = (options: { value: string; label: string }[], value: string) =
 
 /** Table of check boxes: one for each event and channel. */
 function Events({ events, hasMail }: { events: NotificationEvent[]; hasMail: boolean }) {
-  const { t } = useTranslation();
+  const { t, i18n } = useTranslation();
   const { save, isSaving } = useSave();
   const toggle = (event: NotificationEvent, channel: string, isOn: boolean) => {
     const others = event.channels.filter(each => each !== channel);
@@ -188,6 +188,14 @@ function Events({ events, hasMail }: { events: NotificationEvent[]; hasMail: boo
             <>
               {t(`notification-events.${name}`)}{' '}
               {isUrgent && <Tag color="red">{t('notification-settings.urgent')}</Tag>}
+              {i18n.exists(`notification-settings.note-${name}`) && (
+                <Typography.Text
+                  type="secondary"
+                  style={{ display: 'block', maxWidth: 'min(480px, 45vw)' }}
+                >
+                  {t(`notification-settings.note-${name}`)}
+                </Typography.Text>
+              )}
             </>
           )
         },

@@ -24,8 +24,8 @@ export function Ranking({ request, slot, by, groups, onBy }: RankingProps) {
   const { data, error, refetch } = useQuery(reportQuery({ ...request, slot }));
   const rows = data?.rows ?? [];
   const number = new Intl.NumberFormat(i18n.language, { maximumFractionDigits: 2 });
-  const unknown = t('statistics.unknown');
-  const secondsText = (seconds: number | null) => (seconds === null ? unknown : hours(seconds));
+  const notMeasured = t('statistics.not-measured');
+  const secondsText = (seconds: number | null) => (seconds === null ? notMeasured : hours(seconds));
   return (
     <RankingSection<UsageRow, Group>
       title={t('statistics.ranking')}
@@ -39,14 +39,14 @@ export function Ranking({ request, slot, by, groups, onBy }: RankingProps) {
       columns={[
         {
           title: t(`statistics.by-${by}`),
-          render: (_, row) => <UserText text={row.name || '–'} />
+          render: (_, row) => <UserText text={row.name || t(`statistics.no-${by}`, '–')} />
         },
         barColumn(t('statistics.allocated'), rows, row => row.allocated_seconds, hours),
         {
           title: t('statistics.utilization'),
           render: (_, row) =>
             row.used_seconds === null
-              ? unknown
+              ? notMeasured
               : percent((100 * row.used_seconds) / row.measured_seconds)
         },
         {
@@ -67,7 +67,7 @@ export function Ranking({ request, slot, by, groups, onBy }: RankingProps) {
                 title: t('statistics.energy'),
                 render: (_: unknown, row: UsageRow) =>
                   row.energy_joules === null
-                    ? unknown
+                    ? notMeasured
                     : `${number.format(row.energy_joules / JOULES_PER_KWH)} kWh`
               }
             ]
@@ -78,7 +78,7 @@ export function Ranking({ request, slot, by, groups, onBy }: RankingProps) {
                 title: t('statistics.cost'),
                 render: (_: unknown, row: UsageRow) =>
                   row.cost === null
-                    ? unknown
+                    ? t('statistics.no-price')
                     : `${number.format(row.cost)} ${data?.currency ?? ''}`.trim()
               }
             ]

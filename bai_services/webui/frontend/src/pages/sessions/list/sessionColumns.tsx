@@ -4,7 +4,6 @@ import { Link } from '@tanstack/react-router';
 import { Grid } from 'antd';
 import type { TFunction } from 'i18next';
 import { useTranslation } from 'react-i18next';
-import { shortAmount } from '../../../components/amount';
 import { Elapsed } from '../../../components/Elapsed';
 import type { ListColumn } from '../../../components/list/ListTable';
 import { SlotTags } from '../../../components/SlotTags';
@@ -12,6 +11,7 @@ import { Tag } from '../../../components/Tag';
 import { formatTime } from '../../../components/time';
 import { meQuery } from '../../../data/accounts/me';
 import { serverUrl, type Session } from '../../../data/sessions/sessions';
+import { amountOf } from './amountOf';
 import { DeviceTags } from './DeviceTags';
 import { ComingStop, IdleCountdown } from './IdleCountdown';
 import { OpenSession } from '../OpenSession';
@@ -29,9 +29,6 @@ export function Accelerators({ session }: { session: Session }) {
   const slots = Object.entries(session.requested).filter(([slot]) => !PLAIN_SLOTS.includes(slot));
   return slots.length > 0 ? <SlotTags slots={Object.fromEntries(slots)} /> : '–';
 }
-
-export const amountOf = (session: Session, slot: string) =>
-  shortAmount(slot, session.requested[slot] ?? '–');
 
 /** The columns of the list. By default, only administrators and monitors see owner and agent. */
 export function useSessionColumns(): ListColumn<Session>[] {
