@@ -69,6 +69,19 @@ class Cluster:
             mounts=[{"vfolder": folder["name"], "path": "count", "permission": "rw"}],
         )
 
+    @contextmanager
+    def sessions_spread(self) -> Iterator[None]:
+        """In the block, each session starts on the node with the most free resources."""
+        try:
+            self._set_placement("spread")
+            yield
+        finally:
+            self._set_placement(None)
+
+    def _set_placement(self, policy: str | None) -> None:
+        body = {"scheduler_opts_changes": {"placement": policy}}
+        checked(self.hub.rest("admin").patch(f"/resource-groups/{GROUP}", json=body), 200)
+
     def set_schedulable(self, node: Node, is_schedulable: bool) -> None:
         change = {"schedulable": is_schedulable}
         checked(self.hub.rest("admin").patch(f"/agents/{node.agent_id}", json=change), 200)

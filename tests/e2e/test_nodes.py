@@ -12,13 +12,15 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
+from bai_services.agent.docker.networks import CLUSTER_PREFIX, CLUSTER_UNUSED_SECONDS
 from tests.e2e.cluster import Cluster, running
+from tests.e2e.node_faults import CYCLES, FaultySoak
 from tests.e2e.sessions import JSON, checked, stop, wait_for
 from tests.e2e.test_cluster_sessions import (
     assert_allocations_are_consistent,
     three_kernels_allowed,
 )
-from tests.e2e.test_faults import active_servers
+from tests.e2e.test_faults import SEED, active_servers
 from tests.hub import RunningHub
 from tests.testbed import ComponentMissing, images
 from tests.testbed.docker_engine import DockerEngine
@@ -30,6 +32,8 @@ from tests.testbed.wait import wait_until
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
 USERS = ("user", "user2", "domain-admin", "admin")
+# With more sessions, `make soak` also waits until the last network has been removed.
+CYCLES_WITHOUT_WAIT = 50
 SESSIONS = int(os.environ.get("BAI_NODE_SESSIONS", "4"))
 # The clock of the agent is an hour late; durations are right.
 SKEWED_CLOCK = {
@@ -294,9 +298,33 @@ def test_sessions_of_a_crashed_engine_end_and_others_start(cluster: Cluster) -> 
         stop(rest, elsewhere["id"])
 
 
+@pytest.mark.timeout(7200)
+def test_sessions_start_and_stop_while_a_part_fails_every_20_sessions(
+    cluster: Cluster, docker_engine: DockerEngine
+) -> None:
+    """`make soak` starts 1,000 sessions. The session on the Hub's node runs through all faults."""
+    print(f"BAI_FAULT_SEED={SEED} BAI_NODE_CYCLES={CYCLES}")
+    steady = cluster.start("admin", resource_group="default")
+    inspect = ["inspect", "--format", "{{.Id}} {{.State.Pid}}", f"bai-{steady['id']}-main1"]
+    before = docker_engine.run(*inspect)
+    with three_kernels_allowed(cluster.hub), cluster.sessions_spread():
+        report = FaultySoak(cluster, USERS).run()
+    print(report)
+    assert report.ends.total() == CYCLES
+    assert set(report.nodes) == {node.agent_id for node in cluster.nodes}
+    assert docker_engine.run(*inspect) == before
+    page = server_of(cluster.hub, steady, "admin").request("GET", "api/status")
+    assert page.status_code == 200
+    stop(cluster.hub.rest("admin"), steady["id"])
+
+
 async def test_faults_have_left_nothing(cluster: Cluster) -> None:
     """This test is the last one, after all faults."""
     wait_until(lambda: not any(containers(node) for node in cluster.nodes), 60, "the removals")
+    if CYCLES > CYCLES_WITHOUT_WAIT:
+        # They are kept for a while after the end of their session.
+        seconds = CLUSTER_UNUSED_SECONDS + 120
+        wait_until(lambda: not any(map(overlays, cluster.nodes)), seconds, "the last overlay")
     wait_until(lambda: not active_servers(cluster.hub), 60, "the end of the Hub's servers")
     held = checked(cluster.hub.rest("admin").get("/allocations", params={"limit": "500"}), 200)
     assert held["items"] == []
@@ -304,10 +332,10 @@ async def test_faults_have_left_nothing(cluster: Cluster) -> None:
     for node in cluster.nodes:
         networks = [
             node.engine.client.api.inspect_network(found["Id"])
-            for found in node.engine.client.api.networks(names=["bai-u"])
+            for found in node.engine.client.api.networks(names=["bai-"])
         ]
         names = [network["Name"] for network in networks]
-        assert len(set(names)) == len(names) <= len(USERS), names
+        assert len(set(names)) == len(names) <= len(USERS) + len(overlays(node)), names
         subnets = [network["IPAM"]["Config"][0]["Subnet"] for network in networks]
         assert len(set(subnets)) == len(subnets), subnets
         assert not [network["Containers"] for network in networks if network["Containers"]]
@@ -316,6 +344,12 @@ async def test_faults_have_left_nothing(cluster: Cluster) -> None:
 def containers(node: Node) -> set[str]:
     """Return the names of all containers of a machine."""
     return set(node.engine.run("ps", "--all", "--format", "{{.Names}}").split())
+
+
+def overlays(node: Node) -> list[str]:
+    """Return the names of the overlay networks of cluster sessions."""
+    listed = node.engine.run("network", "ls", "--filter", "driver=overlay", "--format={{.Name}}")
+    return [name for name in listed.split() if name.startswith(CLUSTER_PREFIX)]
 
 
 def _log_with(cluster: Cluster, session: JSON, text: str) -> str:
