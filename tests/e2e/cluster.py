@@ -32,6 +32,8 @@ class Cluster:
     hub: RunningHub
     nodes: list[Node]
     image: str
+    shared: Path
+    """Path of the storage host ``shared``, on which no machine has mounted a file system."""
 
     def node_of(self, session: JSON) -> Node:
         (name,) = {kernel["agent"] for kernel in session["kernels"]}
@@ -127,9 +129,13 @@ def _joined(
 ) -> Iterator[Cluster]:
     further = folder / "further.py"
     further.write_text(LISTEN_ON_ALL_ADDRESSES)
+    local, shared = folder / "local", folder / "shared"
+    for path in (local, shared):
+        path.mkdir()
     address = nodes.gateway(engines[0])
     environment = {"DOCKER_HOST": own.host, "BAI_IMAGE": image, "BAI_CONFIG": str(further)}
     environment |= {"BAI_INTERNAL_ADDRESS": address, "BAI_SWARM_HOST": engines[0].host}
+    environment["BAI_STORAGE_HOSTS"] = f"local=local:{local},shared=local:{shared}"
     hub = RunningHub(folder / "hub", "docker", environment)
     try:
         hub.start()
@@ -144,7 +150,7 @@ def _joined(
         ]
         with nodes.joined(f"http://{address}:{hub.port}", tokens, engines, folder) as joined:
             wait_until(lambda: _alive(admin) == len(joined), 60, "the agents to register")
-            yield Cluster(hub, joined, image)
+            yield Cluster(hub, joined, image, shared)
     finally:
         hub.stop()
 

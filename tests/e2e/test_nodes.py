@@ -8,6 +8,8 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 import pytest
@@ -22,7 +24,7 @@ from tests.e2e.test_cluster_sessions import (
 )
 from tests.e2e.test_faults import SEED, active_servers
 from tests.hub import RunningHub
-from tests.testbed import ComponentMissing, images
+from tests.testbed import ComponentMissing, glusterfs, images
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.nodes import Node
@@ -111,6 +113,60 @@ def test_sessions_of_four_users_on_two_nodes_open_through_the_proxy(cluster: Clu
         for username, session in sessions:
             stop(cluster.hub.rest(username), session["id"])
         checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
+
+
+def test_sessions_with_a_folder_start_only_where_its_file_system_works(cluster: Cluster) -> None:
+    """With a real network file system on two nodes, and a third node on which it is missing."""
+    admin = cluster.hub.rest("admin")
+    hosts = checked(admin.get("/domains/default"), 200)["allowed_vfolder_hosts"]
+    both = {**hosts, "shared": next(iter(hosts.values()))}
+    with ExitStack() as stack:
+        try:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="bai-glusterfs-")))
+            volume = stack.enter_context(glusterfs.serving(cluster.nodes[0], folder))
+        except ComponentMissing as reason:
+            skip_or_fail("glusterfs", reason)
+        checked(admin.patch("/domains/default", json={"allowed_vfolder_hosts": both}), 200)
+        volume.mount(cluster.shared)
+        stack.callback(glusterfs.unmount, cluster.shared)
+        first, second, third = cluster.nodes
+        for node in (first, second):
+            volume.mount_on(node, cluster.shared)
+            stack.callback(glusterfs.unmount_on, node, cluster.shared)
+        body = {"name": "on-glusterfs", "host": "shared"}
+        made = checked(admin.post("/vfolders", json=body), 201)
+        mounts = [{"vfolder": made["id"], "path": "data", "permission": "rw"}]
+
+        def start_on(node: Node, **fields: object) -> JSON:
+            return cluster.start("admin", agent_list=[node.agent_id], mounts=mounts, **fields)
+
+        writer, reader = start_on(first), start_on(second)
+        cluster.run(writer, "sh", "-c", "echo from the first > data/note.txt")
+        assert cluster.run(reader, "cat", "data/note.txt") == "from the first"
+        assert any(cluster.shared.rglob("note.txt"))
+        for session in (writer, reader):
+            stop(admin, session["id"])
+
+        def start_elsewhere(node: Node, reason: str) -> None:
+            chosen = {"agent_list": [node.agent_id], "agent_selection": "preferred"}
+            session = cluster.start("admin", mounts=mounts, **chosen)
+            assert reason in _history(cluster, session)
+            assert cluster.node_of(session) is not node
+            stop(admin, session["id"])
+
+        start_elsewhere(third, "its storage may not be mounted")
+        glusterfs.unmount_on(second, cluster.shared)
+        volume.mount_on(second, cluster.shared, read_only=True)
+        start_elsewhere(second, "is mounted read-only on the chosen agent")
+        glusterfs.kill_client(second, cluster.shared)
+        start_elsewhere(second, "Transport endpoint is not connected")
+        checked(admin.delete(f"/vfolders/{made['id']}"), 204)
+        checked(admin.patch("/domains/default", json={"allowed_vfolder_hosts": hosts}), 200)
+
+
+def _history(cluster: Cluster, session: JSON) -> str:
+    path = f"/sessions/{session['id']}/history"
+    return cluster.hub.rest("admin").get(path).text
 
 
 def test_kernels_of_a_cluster_session_run_on_two_nodes(cluster: Cluster) -> None:
