@@ -26,7 +26,7 @@ from bai_services.core.sessions.idle_checks.judging import CheckStatus
 from bai_services.core.sessions.idle_checks.pressure import WaitingSession
 from bai_services.core.sessions.idle_checks.replay import RecordedSession
 from bai_services.core.sessions.idle_checks.usage_table import DeviceFacts, KernelFacts
-from bai_services.core.sessions.lifecycle import SessionType, Status
+from bai_services.core.sessions.lifecycle import LIVE, SessionType, Status
 
 from ...database import Database
 from ...integrity import insert_ignoring
@@ -157,8 +157,14 @@ class IdleCheckStore:
             ]
 
     async def stored(self) -> list[StoredCheck]:
+        """Return all results, except those that `write` has reset until their session runs."""
+        is_reset = sa.and_(
+            sessions.c.status.in_(_RUNS_LATER),
+            session_idle_checks.c.status == CheckStatus.NOT_CHECKED,
+        )
+        select = sa.select(*CHECK_COLUMNS).join_from(session_idle_checks, sessions)
         async with self._db.read() as tx:
-            return [StoredCheck(*row) for row in await tx.execute(sa.select(*CHECK_COLUMNS))]
+            return [StoredCheck(*row) for row in await tx.execute(select.where(~is_reset))]
 
     async def write(
         self,
@@ -168,19 +174,18 @@ class IdleCheckStore:
     ) -> None:
         """Store changed results, delete removed results, and add decisions; keep users' settings.
 
+        A removed result of a session that will run again, because it was preempted or suspended,
+        is reset instead: the session stays excluded, and its keep-alives stay used.
+
         For each checker and session, keep only the first decision and the first dry-run decision.
         """
         if not (changed or removed or decisions):
             return
         async with self._db.write() as tx:
             if removed:
-                await tx.execute(
-                    session_idle_checks.delete().where(
-                        session_idle_checks.c.session_id == sa.bindparam("of_session"),
-                        session_idle_checks.c.checker_id == sa.bindparam("of_checker"),
-                    ),
-                    [{"of_session": key[0], "of_checker": key[1]} for key in sorted(removed)],
-                )
+                keys = [{"of_session": key[0], "of_checker": key[1]} for key in sorted(removed)]
+                await tx.execute(_RESET_CHECK, keys)
+                await tx.execute(_DELETE_CHECK, keys)
             if changed:
                 # A session or checker may have been deleted since it was judged.
                 live_sessions = await _existing_sessions(
@@ -408,6 +413,25 @@ _RUNNING_KERNELS = (
 _FACTS = sa.select(
     kernels.c.id, kernels.c.session_id, kernels.c.injection, sessions.c.requested_slots
 ).join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+
+
+# Statuses of a session that may run, or run again, after a stop.
+_RUNS_LATER = tuple(LIVE - {Status.RUNNING})
+_IS_CHECK = sa.and_(
+    session_idle_checks.c.session_id == sa.bindparam("of_session"),
+    session_idle_checks.c.checker_id == sa.bindparam("of_checker"),
+)
+_OF_SESSION_THAT_RUNS_LATER = sa.exists().where(
+    sessions.c.id == session_idle_checks.c.session_id,
+    # Not `in_`, which cannot be used for several rows of parameters.
+    sa.or_(*(sessions.c.status == status for status in _RUNS_LATER)),
+)
+_RESET_CHECK = (
+    session_idle_checks.update()
+    .where(_IS_CHECK, _OF_SESSION_THAT_RUNS_LATER)
+    .values(status=CheckStatus.NOT_CHECKED, ends_at=None, is_due=False, rule=None)
+)
+_DELETE_CHECK = session_idle_checks.delete().where(_IS_CHECK, ~_OF_SESSION_THAT_RUNS_LATER)
 
 
 async def _bound_checkers(tx: AsyncConnection) -> dict[Key, list[tuple[Checker, bool]]]:
