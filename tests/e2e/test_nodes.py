@@ -374,6 +374,7 @@ def test_sessions_start_and_stop_while_a_part_fails_every_20_sessions(
     stop(cluster.hub.rest("admin"), steady["id"])
 
 
+@pytest.mark.timeout(3600)
 async def test_faults_have_left_nothing(cluster: Cluster) -> None:
     """This test is the last one, after all faults."""
     wait_until(lambda: not any(containers(node) for node in cluster.nodes), 60, "the removals")
