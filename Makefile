@@ -2,7 +2,7 @@
 # make run       run the demo on this machine: prints its URL and accounts; Ctrl-C stops it
 # make test      run make check and all tests
 # make test-fast run the tests of core, database and REST API
-# make soak      run long versions of tests: 200 fault cycles, over 100,000 random requests, 500 sessions, many random queues
+# make soak      run long versions of tests: 200 fault cycles, 1,000 sessions on three nodes, over 100,000 random requests, 500 sessions, many random queues
 # make check     check format, lint, types, layers, front ends and documentation
 # make docs      build the manual, which the hub serves, in bai_services/manual
 # make wheel     build the wheel in dist, with the web UI, the extension, the proxy and the manual
@@ -67,6 +67,7 @@ test-fast: install $(STAMP)-compiled
 # Each fuzz test (one per operation of the API) generates 320 requests, which two roles send.
 soak: export BAI_FAULT_CYCLES = 200
 soak: export BAI_FUZZ_EXAMPLES = 320
+soak: export BAI_NODE_CYCLES = 1000
 soak: export BAI_NODE_SESSIONS = 30
 soak: export BAI_QUEUE_SESSIONS = 500
 soak: export BAI_QUEUE_EXAMPLES = 1000

@@ -11,6 +11,7 @@ import docker
 import requests
 import urllib3
 from docker.tls import TLSConfig
+from paramiko import SSHException
 
 T = TypeVar("T")
 
@@ -49,6 +50,7 @@ class DockerClients:
             docker.errors.DockerException,
             requests.exceptions.RequestException,
             urllib3.exceptions.HTTPError,
+            SSHException,
             OSError,
         ) as error:
             raise EngineUnavailable(endpoint) from error

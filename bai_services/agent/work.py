@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from .devices.memory_watchdog import Watchdog
 from .devices.nvidia.cuda import limit_environ
 from .engine import Engine, Parts
 from .fence import Fence
+from .folders.bind_mounts import StorageUnavailable, check_sources
 from .folders.kernel_folders import Folders, KernelFolder, folder_error
 from .folders.setup_files import write_dotfiles, write_setup_file
 from .injection import RESOURCE_FILE, make_injection, resolve_devices, resource_file
@@ -153,6 +153,8 @@ class WorkExecutor:
         except BaiError as error:
             log.info("%s of session %s failed: %s", task.kind, task.session_id, error)
             facts = {"error": {"code": error.code, "message": error.message}}
+            if isinstance(error, StorageUnavailable):
+                facts["error"]["is_of_storage"] = True
         except Exception:
             log.exception("%s of session %s failed", task.kind, task.session_id)
             text = "internal error of the session's agent; see the agent's log"
@@ -181,7 +183,7 @@ class WorkExecutor:
             await self._clear(task)
         with tracing.step("check folders"):
             if task.mounts:
-                await with_mount_timeout(_check_mounts, task)
+                await with_mount_timeout(check_sources, task.mounts)
         with tracing.step("prepare image and network"):
             async with ProgressReporter(self._link, task) as reporter:
                 prepared = await self._engine.prepare(task, reporter.report)
@@ -423,7 +425,7 @@ async def with_mount_timeout(work: Callable[..., T], *arguments: Any) -> T:
 
     Raises
     ------
-    Unavailable
+    StorageUnavailable
         If the operation takes longer than ``MOUNT_TIMEOUT_SECONDS``; its thread is abandoned.
     """
     loop = asyncio.get_running_loop()
@@ -451,7 +453,7 @@ async def with_mount_timeout(work: Callable[..., T], *arguments: Any) -> T:
         async with asyncio.timeout(MOUNT_TIMEOUT_SECONDS):
             return await done
     except TimeoutError:
-        raise Unavailable(
+        raise StorageUnavailable(
             "the storage of one of the session's folders does not respond on the chosen agent "
             f"within {MOUNT_TIMEOUT_SECONDS:g} s"
         ) from None
@@ -486,13 +488,3 @@ class ProgressReporter:
             self._has_news.clear()
             await self._link.report(self._task.to_report("progress", progress=self._latest))
             await asyncio.sleep(PROGRESS_INTERVAL_SECONDS)
-
-
-def _check_mounts(task: Task) -> None:
-    for mount in task.mounts:
-        if not os.path.exists(str(mount["source"])):
-            raise NotFound(
-                f"the folder for {mount['target']} does not exist on the chosen agent; "
-                "its storage may not be mounted",
-                target=mount["target"],
-            )

@@ -80,10 +80,12 @@ def internal_address(installation: Installation) -> str:
 
 
 def addresses(installation: Installation, address: str) -> Addresses:
+    """Return the URLs; ``address`` is that of the Hub's machine."""
     ports = installation.ports
+    managers = installation.managers or address
     return Addresses(
         hub=f"http://{address}:{ports.hub}/hub",
-        manager=f"http://{address}:{ports.manager}/services/bai",
+        manager=f"http://{managers}:{ports.manager}/services/bai",
         gateway=f"http://127.0.0.1:{ports.gateway}",
         proxy_api=f"http://127.0.0.1:{ports.proxy_api}",
     )
@@ -147,9 +149,12 @@ def _proxy_options(installation: Installation, address: str) -> list[str]:
 
 
 def environment(
-    installation: Installation, folder: Path, component: Component, address: str
+    installation: Installation, folder: Path, component: Component, address: str, listen: str = ""
 ) -> dict[str, str]:
-    """Return the variables of a component, including the secrets that it needs."""
+    """Return the variables of a component, including the secrets that it needs.
+
+    ``listen`` is the address on which the manager listens; default: ``address``.
+    """
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     home = home_of(installation)
     if component is Component.PROXY:
@@ -181,15 +186,15 @@ def environment(
     if component is Component.MANAGER:
         variables["BAI_DATABASE_URL"] = database_url(installation)
         variables |= _service_variables(home.secret("manager-api-token").read_text(), urls)
+        port = installation.ports.manager
+        variables["JUPYTERHUB_SERVICE_URL"] = f"http://{listen or address}:{port}"
     return {**inherited, **for_gateway(variables)} if is_gateway else variables
 
 
 def _service_variables(token: str, urls: Addresses) -> Mapping[str, str]:
     """Return the variables that JupyterHub would set for a service that it starts."""
-    manager = urls.manager.removesuffix("/services/bai")
     return {
         "JUPYTERHUB_SERVICE_NAME": "bai",
-        "JUPYTERHUB_SERVICE_URL": manager,
         "JUPYTERHUB_SERVICE_PREFIX": "/services/bai/",
         "JUPYTERHUB_BASE_URL": "/",
         "JUPYTERHUB_API_URL": f"{urls.hub}/api",

@@ -17,7 +17,8 @@ c = get_config()  # type: ignore[name-defined]  # noqa: F821  # defined by trait
 
 installation = read_settings_file(Path(os.environ["BAI_INSTALLATION"]))
 home = home_of(installation)
-address = urlsplit(os.environ["BAI_MANAGER_URL"]).hostname or "127.0.0.1"
+# Without `address.managers`, the manager has the address of this machine.
+address = installation.internal or urlsplit(os.environ["BAI_MANAGER_URL"]).hostname or "127.0.0.1"
 urls = addresses(installation, address)
 
 # --- Addresses -------------------------------------------------------------------------------

@@ -119,6 +119,11 @@ def _storage_option(
     help="IPv4 address of this machine for the machines of a cluster. Default: that of Docker's "
     "bridge, so sessions run only on this machine.",
 )
+@click.option(
+    "--managers-address",
+    "managers",
+    help="IPv4 address of a load balancer in front of several managers. Default: one manager.",
+)
 @click.option("--port", type=click.IntRange(1, 65535), help="Public port. Default: 443.")
 @click.option(
     "--tls",
@@ -217,9 +222,9 @@ def init(folder: Path, **options: Any) -> None:
 def _wanted(folder: Path, options: dict[str, Any], asks: bool) -> Installation | None:
     """Return the settings from options and answers; None if bai-hub.toml contains them."""
     names = (
-        "host", "bind", "internal", "port", "tls", "certificate", "certificate_key", "acme_email",
-        "database", "hub_database", "database_password_file", "engine", "image", "storage", "state",
-        "user", "internal_ports",
+        "host", "bind", "internal", "managers", "port", "tls", "certificate", "certificate_key",
+        "acme_email", "database", "hub_database", "database_password_file", "engine", "image",
+        "storage", "state", "user", "internal_ports",
     )  # fmt: skip
     given = {name: options[name] for name in names if options[name] not in (None, ())}
     if (folder / FILE_NAME).exists() and not given:
@@ -305,22 +310,32 @@ def _first_admin(folder: Path, options: dict[str, Any], asks: bool) -> tuple[Any
 @main.command("run")
 @click.argument("component", type=click.Choice([component.value for component in Component]))
 @folder_argument
-def run(component: str, folder: Path) -> None:
+@click.option(
+    "--listen",
+    default="",
+    help="IPv4 address of this machine, for a standby manager on another machine than the Hub.",
+)
+def run(component: str, folder: Path, listen: str) -> None:
     """Run a component in the foreground; the units and containers use this.
 
     \b
-    Example:
+    Examples:
         bai-hub run manager /etc/bai-hub
+        bai-hub run manager /etc/bai-hub --listen 10.0.0.6
     """
     from .components import command, environment, internal_address
     from .folder import read_settings_file
 
     installation = read_settings_file(folder)
     chosen = Component(component)
+    if listen and (chosen is not Component.MANAGER or not installation.managers):
+        raise click.UsageError(
+            "--listen is for a manager of an installation with the setting address.managers"
+        )
     address = internal_address(installation)
     words = command(installation, chosen, address)
     os.chdir(installation.state)
-    os.execve(words[0], words, environment(installation, folder, chosen, address))
+    os.execve(words[0], words, environment(installation, folder, chosen, address, listen))
 
 
 @main.command("check")

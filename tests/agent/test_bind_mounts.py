@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from bai_services.agent import work
-from bai_services.agent.folders.bind_mounts import BindMounts
+from bai_services.agent.folders.bind_mounts import BindMounts, StorageUnavailable, check_sources
 from bai_services.agent.folders.kernel_folders import Folders
 from bai_services.agent.kernels import Task
 from bai_services.core.errors import Forbidden, NotFound, Unavailable
@@ -192,3 +192,30 @@ async def test_access_to_a_dead_mount_times_out(
     assert await work.with_mount_timeout(os.listdir, folder) == ["sub"]
     with pytest.raises(NotFound):
         await work.with_mount_timeout(binds.create, NAME, requested_mounts(folder, "none"))
+
+
+def test_a_session_needs_a_folder_on_a_file_system_that_works(folder: Path) -> None:
+    mount = {"source": str(folder), "target": "/home/work/data", "read_only": False}
+    check_sources([mount])
+    with pytest.raises(StorageUnavailable, match="may not be mounted"):
+        check_sources([{**mount, "source": f"{folder}/none"}])
+    try:
+        with dead_mount(folder, is_disconnected=True):
+            with pytest.raises(StorageUnavailable, match="not connected") as caught:
+                check_sources([mount])
+            assert caught.value.details == {"target": "/home/work/data"}
+    except ComponentMissing as reason:
+        skip_or_fail("fuse", reason)
+
+
+def test_a_session_writes_to_no_file_system_that_is_mounted_read_only(folder: Path) -> None:
+    mount = {"source": str(folder), "target": "/home/work/data", "read_only": False}
+    words = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(folder)]
+    if subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("mounting requires root")
+    try:
+        check_sources([{**mount, "read_only": True}])
+        with pytest.raises(StorageUnavailable, match="is mounted read-only on the chosen agent"):
+            check_sources([mount])
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)

@@ -32,6 +32,8 @@ class Cluster:
     hub: RunningHub
     nodes: list[Node]
     image: str
+    shared: Path
+    """Path of the storage host ``shared``, on which no machine has mounted a file system."""
 
     def node_of(self, session: JSON) -> Node:
         (name,) = {kernel["agent"] for kernel in session["kernels"]}
@@ -68,6 +70,19 @@ class Cluster:
             "sleep 0.2; done",
             mounts=[{"vfolder": folder["name"], "path": "count", "permission": "rw"}],
         )
+
+    @contextmanager
+    def sessions_spread(self) -> Iterator[None]:
+        """In the block, each session starts on the node with the most free resources."""
+        try:
+            self._set_placement("spread")
+            yield
+        finally:
+            self._set_placement(None)
+
+    def _set_placement(self, policy: str | None) -> None:
+        body = {"scheduler_opts_changes": {"placement": policy}}
+        checked(self.hub.rest("admin").patch(f"/resource-groups/{GROUP}", json=body), 200)
 
     def set_schedulable(self, node: Node, is_schedulable: bool) -> None:
         change = {"schedulable": is_schedulable}
@@ -114,10 +129,14 @@ def _joined(
 ) -> Iterator[Cluster]:
     further = folder / "further.py"
     further.write_text(LISTEN_ON_ALL_ADDRESSES)
+    local, shared = folder / "local", folder / "shared"
+    for path in (local, shared):
+        path.mkdir()
     address = nodes.gateway(engines[0])
     environment = {"DOCKER_HOST": own.host, "BAI_IMAGE": image, "BAI_CONFIG": str(further)}
     environment |= {"BAI_BUILD_RECIPES": "1"}
     environment |= {"BAI_INTERNAL_ADDRESS": address, "BAI_SWARM_HOST": engines[0].host}
+    environment["BAI_STORAGE_HOSTS"] = f"local=local:{local},shared=local:{shared}"
     hub = RunningHub(folder / "hub", "docker", environment)
     try:
         hub.start()
@@ -132,7 +151,7 @@ def _joined(
         ]
         with nodes.joined(f"http://{address}:{hub.port}", tokens, engines, folder) as joined:
             wait_until(lambda: _alive(admin) == len(joined), 60, "the agents to register")
-            yield Cluster(hub, joined, image)
+            yield Cluster(hub, joined, image, shared)
     finally:
         hub.stop()
 

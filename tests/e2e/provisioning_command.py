@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -28,6 +29,9 @@ def main() -> None:
 
 
 def _start(request: dict[str, dict[str, str]], folder: Path, state: Path) -> None:
+    if request["machine"]["engine"] == "docker":
+        _start_with_docker(request, folder, state)
+        return
     agent = [sys.executable, "-m", "bai_services.agent"]
     url = (folder / "hub-url").read_text()
     units, name = str(state / "units"), request["machine"]["agent_id"]
@@ -51,10 +55,23 @@ def _start(request: dict[str, dict[str, str]], folder: Path, state: Path) -> Non
     )
     if joined.returncode:
         sys.exit(joined.returncode)
-    # The command's process group is killed at its end, so the agent has its own.
+    _run_machine([*agent, "run", "--state", str(state)], state, environment)
+
+
+def _start_with_docker(request: dict[str, dict[str, str]], folder: Path, state: Path) -> None:
+    """Start a machine with its own Docker engine. It joins when this command has ended."""
+    state.mkdir()
+    words = [(folder / "hub-url").read_text(), request["join"]["token"]]
+    words += [request["machine"]["agent_id"], os.environ["IMAGE"], os.environ["SOURCE"], str(state)]
+    _run_machine([sys.executable, "-m", "tests.e2e.docker_machine", *words], state, os.environ)
+
+
+def _run_machine(command: list[str], state: Path, environment: Mapping[str, str]) -> None:
+    # The command's process group is killed at its end, so the machine has its own.
     with open(state / "agent.log", "ab") as log:
         started = subprocess.Popen(
-            [*agent, "run", "--state", str(state)],
+            command,
+            cwd=os.environ.get("ROOT"),
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -126,6 +126,12 @@ class Steps:
             self._count += 1
             self._condition.notify_all()
 
+    def advance(self, steps: int, seconds: float) -> None:
+        """Return after this number of further steps, after ``seconds``, or at the end."""
+        with self._condition:
+            last = self._count + steps
+            self._condition.wait_for(lambda: self.is_over or self._count >= last, seconds)
+
     def end(self) -> None:
         with self._condition:
             self.is_over = True

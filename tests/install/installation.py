@@ -163,6 +163,9 @@ class RunningInstallation:
         self._processes[component] = process
         return process
 
+    def process_of(self, component: str) -> subprocess.Popen[bytes]:
+        return self._processes[component]
+
     def _ended(self) -> list[str]:
         return [name for name, process in self._processes.items() if process.poll() is not None]
 

@@ -18,8 +18,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
-def dead_mount(directory: Path) -> Iterator[None]:
+def dead_mount(directory: Path, is_disconnected: bool = False) -> Iterator[None]:
     """Mount the file system on a directory for the ``with`` block.
+
+    With ``is_disconnected``, its FUSE server has ended, so each access fails at once.
 
     At the end of the block, accesses that are still blocked fail.
 
@@ -37,9 +39,12 @@ def dead_mount(directory: Path) -> Iterator[None]:
         arguments = (b"dead", os.fsencode(directory), b"fuse", ctypes.c_ulong(0), options.encode())
         if _libc.mount(*arguments):
             raise ComponentMissing(f"mount of FUSE: {os.strerror(ctypes.get_errno())}")
+        if is_disconnected:
+            os.close(device)
         try:
             yield
         finally:
             _libc.umount2(os.fsencode(directory), _MNT_DETACH)
     finally:
-        os.close(device)  # ends the FUSE connection, so blocked accesses fail
+        if not is_disconnected:
+            os.close(device)  # ends the FUSE connection, so blocked accesses fail

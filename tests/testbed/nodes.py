@@ -112,33 +112,42 @@ def gateway(engine: DockerEngine) -> str:
 
 @contextmanager
 def joined(
-    url: str, tokens: Sequence[str], engines: Sequence[DockerEngine], folder: Path
+    url: str,
+    tokens: Sequence[str],
+    engines: Sequence[DockerEngine],
+    folder: Path,
+    *,
+    agent_id: str = "",
+    settings: str = "",
 ) -> Iterator[list[Node]]:
     """Yield a node for each engine, whose agent has joined the hub at ``url``.
 
-    ``tokens`` are those of invitations, one for each engine.
+    ``tokens`` are those of invitations, one for each engine. ``agent_id``: default: the name of
+    the node. ``settings``: further lines of ``agent.env``.
     """
     with ExitStack() as stack:
         yield [
-            stack.enter_context(_running_agent(url, token, engine, folder))
+            stack.enter_context(_running_agent(url, token, engine, folder, agent_id, settings))
             for token, engine in zip(tokens, engines, strict=True)
         ]
 
 
 @contextmanager
-def _running_agent(url: str, token: str, engine: DockerEngine, folder: Path) -> Iterator[Node]:
+def _running_agent(
+    url: str, token: str, engine: DockerEngine, folder: Path, agent_id: str, settings: str
+) -> Iterator[Node]:
     name, address = str(engine.client.info()["Name"]), _address(engine)
     state, units = folder / name, folder / f"{name}-units"
     units.mkdir()
     places = ["--state", str(state), "--units", str(units)]
-    options = ["--id", name, "--token", token, "--docker-host", engine.host]
+    options = ["--id", agent_id or name, "--token", token, "--docker-host", engine.host]
     join = [*_AGENT, "join", url, *options, *places]
     begun = time.monotonic()
     done = subprocess.run(_inside(name, join), capture_output=True, text=True, timeout=120)
     join_seconds = time.monotonic() - begun
     assert done.returncode == 0, done.stdout + done.stderr
-    with open(state / "agent.env", "a") as settings:
-        settings.write("BAI_AGENT_CPU=8\nBAI_AGENT_MEM=8g\n")
+    with open(state / "agent.env", "a") as file:
+        file.write(f"BAI_AGENT_CPU=8\nBAI_AGENT_MEM=8g\n{settings}")
     node = Node(name, engine, address, state, folder / f"{name}.log", join_seconds)
     node.start_agent()
     try:

@@ -14,7 +14,7 @@ import ctypes
 import errno
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,41 @@ _MS_BIND, _MS_PRIVATE = 0x1000, 0x40000
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+class StorageUnavailable(Unavailable):
+    """A folder of a session cannot be used on this machine; it may work on another one."""
+
+
+def check_sources(mounts: Iterable[Mapping[str, Any]]) -> None:
+    """Check that the folders of a session are mounted on this machine, and writable if necessary.
+
+    Raises
+    ------
+    StorageUnavailable
+        If a folder does not exist, or its file system does not work or is mounted read-only.
+    """
+    for mount in mounts:
+        target = mount["target"]
+        try:
+            flags = os.statvfs(str(mount["source"])).f_flag
+        except FileNotFoundError:
+            raise StorageUnavailable(
+                f"the folder for {target} does not exist on the chosen agent; "
+                "its storage may not be mounted",
+                target=target,
+            ) from None
+        except OSError as error:
+            raise StorageUnavailable(
+                f"the storage of the folder for {target} fails on the chosen agent: "
+                f"{error.strerror}",
+                target=target,
+            ) from None
+        if flags & os.ST_RDONLY and not mount.get("read_only"):
+            raise StorageUnavailable(
+                f"the storage of the folder for {target} is mounted read-only on the chosen agent",
+                target=target,
+            )
 
 
 class BindMounts:

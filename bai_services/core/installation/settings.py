@@ -81,6 +81,9 @@ class Installation:
     # Address at which sessions and agents of other machines reach the Hub and the manager. Empty:
     # the address of Docker's bridge, so sessions run only on this machine.
     internal: str = ""
+    # Address of a load balancer in front of several managers. Empty: there is one manager, at
+    # ``internal``.
+    managers: str = ""
     port: int = 443  # public port
     tls: Tls = Tls.CERTIFICATE
     certificate: str = ""
@@ -174,6 +177,7 @@ class _Reader:
             host=self._text("address", "host", ""),
             bind=self._text("address", "bind", ""),
             internal=self._text("address", "internal", ""),
+            managers=self._text("address", "managers", ""),
             port=self._port("address", "port", 443),
             tls=self._choice("tls", "mode", Tls, Tls.CERTIFICATE),
             certificate=self._path("tls", "certificate"),
@@ -281,6 +285,8 @@ def check(installation: Installation) -> None:
         internal is None or internal.version != 4 or internal.is_unspecified
     ):
         raise _invalid("address.internal", "must be an IPv4 address of this machine")
+    if installation.managers:
+        _check_managers(installation)
     if not installation.state:
         raise _invalid("service.state", "must be the folder of the installation's state")
     if not _USER.fullmatch(installation.service_user):
@@ -302,6 +308,18 @@ def check(installation: Installation) -> None:
             )
         if name in COMPUTED_VARIABLES:
             raise _invalid(f"environment.{name}", "is computed from the other settings")
+
+
+def _check_managers(installation: Installation) -> None:
+    address = parse_address(installation.managers)
+    if address is None or address.version != 4 or address.is_unspecified:
+        raise _invalid("address.managers", "must be the IPv4 address of a load balancer")
+    if not installation.internal or installation.managers == installation.internal:
+        raise _invalid(
+            "address.managers", "requires address.internal, which must be another address"
+        )
+    if installation.uses_sqlite:
+        raise _invalid("address.managers", "requires PostgreSQL, which all managers can reach")
 
 
 def _check_tls(installation: Installation) -> None:
@@ -398,6 +416,7 @@ def render(installation: Installation) -> str:
         "bind": installation.bind,
         "port": installation.port,
         "internal": installation.internal,
+        "managers": installation.managers,
     }
     tls = {
         "mode": installation.tls.value,

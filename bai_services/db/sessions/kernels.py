@@ -19,7 +19,7 @@ from ..database import Database
 from ..scheduling.caps import CHUNK
 from ..tables.accounts import users
 from ..tables.cluster import agents, images
-from ..tables.sessions import kernel_attempts, kernels, sessions
+from ..tables.sessions import allocations, kernel_attempts, kernels, sessions
 from ..tables.suspensions import session_suspensions
 from . import attempt_logs
 from .rows import SELECT, SessionRow, SessionView, read_by_id, read_views, row_of, stored_log
@@ -301,6 +301,16 @@ class KernelStore:
                 sa.update(kernels).where(kernels.c.id == kernel_id).values(progress=dict(progress))
             )
             return True
+
+    async def has_left(self, session_id: str, agent_id: str) -> bool:
+        """Return whether an earlier placement of a session on this agent has been given up."""
+        earlier = sa.exists().where(
+            allocations.c.session_id == session_id,
+            allocations.c.agent_id == agent_id,
+            allocations.c.freed_at.is_not(None),
+        )
+        async with self._db.read() as tx:
+            return bool(await tx.scalar(sa.select(earlier)))
 
     async def set_injection(
         self,

@@ -408,7 +408,7 @@ class Kernels:
         """Return the event of a preparation's report; None for progress, which is stored here, and
         if other kernels are not ready yet.
         """
-        row, state = view.row, report.get("state")
+        row, state, agent_id = view.row, report.get("state"), kernel.agent_id or ""
         if state == "progress":
             if await self._store.set_progress(kernel.id, report.get("progress") or {}):
                 self._lifecycle.notify(row, PROGRESS)
@@ -419,6 +419,10 @@ class Kernels:
             reason = str(message) if message else TextTemplate.NOT_PREPARED.text()
             if len(view.kernels) > 1:
                 reason = f"{kernel.hostname} on {kernel.agent_id}: {reason}"
+            if error.get("is_of_storage") and not await self._store.has_left(row.id, agent_id):
+                # The folder may work on another agent. The reason remains in the history.
+                text = f"{kernel.agent_id}: {message}"
+                return Move(row.id, Event.DISPLACED, TransitionValues(reason=text))
             (output,) = await self._setups.mask(row.id, str(report.get("log") or ""))
             failure = TransitionValues(reason=reason, result=Result.FAILURE, log=output or None)
             return Move(row.id, Event.FAILED, failure)

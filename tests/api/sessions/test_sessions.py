@@ -396,6 +396,29 @@ async def test_failed_preparation_fails_the_session(
     assert (await user.get(f"/sessions/{session['id']}"))["status"] == "ERROR"
 
 
+async def test_session_whose_storage_fails_on_an_agent_starts_on_another_one(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    session = await user.post("/sessions", {"name": "lab1"})
+    (item,) = await agent.work(5)
+    other = FakeAgent(api.agent, "a2")
+    await other.beat()
+    text = "the storage of the folder for /data is mounted read-only on the chosen agent"
+    error = {"code": "unavailable", "message": text, "is_of_storage": True}
+    await agent.report(item, "failed", error=error)
+    (item,) = await other.work(5)
+    (shown,) = (await user.get("/sessions/lab1"))["kernels"]
+    assert shown["agent"] == "a2"
+    events = (await user.get(f"/sessions/{session['id']}/history"))["items"]
+    assert [one["reason"] for one in events if one["event"] == "displaced"] == [f"a1: {text}"]
+    # It fails there, too. With no other agent, it returns to the first one, where it ends.
+    await other.report(item, "failed", error=error)
+    (item,) = await agent.work(5)
+    await agent.report(item, "failed", error=error)
+    ended = await wait_for_status(user, session["id"], "ERROR")
+    assert (ended["status_info"], ended["allocations"]) == (text, [])
+
+
 async def test_exit_during_start_is_an_error(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await user.post("/sessions", {"name": "lab1"})
     await agent.prepare()

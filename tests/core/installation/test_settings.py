@@ -84,6 +84,19 @@ VALID = {
     "service": 'state = "/srv/state"',
 }
 
+MANAGERS = "host = 'h'\ninternal = '10.0.0.5'"
+
+
+def test_several_managers_need_a_load_balancer_and_postgresql() -> None:
+    sections = {
+        **VALID,
+        "address": f"{MANAGERS}\nmanagers = '10.0.0.9'",
+        "database": "url = 'postgresql://bai@db/bai'",
+    }
+    found = parse("".join(f"[{name}]\n{content}\n" for name, content in sections.items()))
+    assert (found.internal, found.managers) == ("10.0.0.5", "10.0.0.9")
+    assert parse(render(found)) == found
+
 
 @pytest.mark.parametrize(
     "section, lines, field",
@@ -95,6 +108,10 @@ VALID = {
         ("address", 'host = "h"\ninternal = "hub"', "address.internal"),
         ("address", 'host = "h"\ninternal = "0.0.0.0"', "address.internal"),
         ("address", 'host = "h"\ninternal = "fd00::5"', "address.internal"),
+        ("address", 'host = "h"\nmanagers = "10.0.0.9"', "address.managers"),
+        ("address", f"{MANAGERS}\nmanagers = '10.0.0.5'", "address.managers"),
+        ("address", f"{MANAGERS}\nmanagers = 'balancer'", "address.managers"),
+        ("address", f"{MANAGERS}\nmanagers = '10.0.0.9'", "address.managers"),  # with SQLite
         ("tls", 'mode = "certificate"', "tls.certificate"),
         ("tls", 'mode = "caddy"', "tls.email"),
         ("tls", 'mode = "odd"', "tls.mode"),
