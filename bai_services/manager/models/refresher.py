@@ -75,7 +75,8 @@ class CardRefresher:
         if changed:
             await self._refresh(await self._store.folders(changed), is_counted=True)
             await self._store.mark_latest(changed)
-            # Frequent changes must not prevent the scan.
+            # Skip a recent scan, but never an overdue one: otherwise frequent changes would
+            # prevent all scans.
             if time.monotonic() < self._scanned_at + SCAN_SECONDS:
                 return
         self._scanned_at = time.monotonic()
@@ -141,12 +142,14 @@ class CardRefresher:
                     await self._quotas.usage(row, is_fresh=False)
 
     async def definition(self, folder_id: str) -> str | None:
-        """Return the current model definition in a ready folder; None if it has no definition."""
-        for row in await self._folders.by_id(folder_id):
-            host, location = self._hosts.get(row.host), location_of(row)
-            entry = await _entry(host, location, (FILE_NAME,))
-            return await _text(host, location, entry, MAX_BYTES + 1)
-        return None
+        """Return the current model definition; None if the folder is not ready or has none."""
+        rows = await self._folders.by_id(folder_id)
+        if not rows or rows[0].status is not VfolderStatus.READY:
+            return None
+        host, location = self._hosts.get(rows[0].host), location_of(rows[0])
+        entry = await _entry(host, location, (FILE_NAME,))
+        # One byte more than the limit, so that the parser rejects a longer file.
+        return await _text(host, location, entry, MAX_BYTES + 1)
 
 
 async def _entry(host: StorageHost, location: Location, names: Sequence[str]) -> Entry | None:
