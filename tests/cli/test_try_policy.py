@@ -45,8 +45,8 @@ async def test_errors_explain_invalid_values(bai: Bai) -> None:
     failed = await bai(*COMMAND, "default", "--since", "yesterday", "--json")
     assert "'yesterday' is neither a duration such as 7d nor a time" in failed.error["message"]
     failed = await bai(*COMMAND, "default", "--scheduler", "best", "--json")
-    assert "'best' is not a valid scheduler; valid are fifo" in failed.error["message"]
+    assert "'best' is not a valid scheduler; use one of: fifo" in failed.error["message"]
     failed = await bai(*COMMAND, "default", "--since", "200d", "--json")
     assert "maximum of 92 days" in failed.error["message"]
     failed = await bai(*COMMAND, "nothing", "--json")
-    assert "there is no resource group nothing" in failed.error["message"]
+    assert "there is no resource group 'nothing'" in failed.error["message"]

@@ -66,8 +66,9 @@ class Models:
     ) -> Page[ModelCard]:
         """Return a page of the visible models.
 
-        ``project``: the project whose quotas apply; default: the project of a new session.
-        ``is_fitting``: only models for which the quotas permit (True) or forbid (False) a replica.
+        ``project``: the project whose quotas apply; default: the project that a new session of
+        the caller would use. ``is_fitting``: if True, return only models of which a replica fits
+        in the quotas; if False, only the others; if None, all.
         """
         visible = authorizer.visibility(caller, "model.read")
         maxima = await self._maxima(caller, project)
@@ -123,7 +124,8 @@ class Models:
         Raises
         ------
         InvalidRequest
-            If the definition is not valid, or has no command and no runtime variant is given.
+            If the definition is missing or not valid, or if neither it nor ``spec`` gives a
+            command or runtime variant.
         BaiError
             The errors of ``Endpoints.create``.
         """

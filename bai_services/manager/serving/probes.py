@@ -1,7 +1,7 @@
 """Health checks of replicas that do not serve yet, and of those that gateways report as failed.
 
-Gateways check the serving replicas. The routing table contains a replica only after a passed check
-of the manager, so a rollout does not depend on a running gateway.
+Gateways check the serving replicas. The manager must check a replica successfully before it
+enters the routing table, so a rollout does not depend on a running gateway.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .replica_launch import ReplicaSecrets
 MAX_CONCURRENT = 512
 # Checks may hang until their timeout: one owner's checks must not delay those of others.
 MAX_PER_OWNER = 16
-# Checks of a new replica are repeated at this interval, so that it serves soon.
+# Delay before a failed check is repeated; short, so that a new replica serves soon.
 REPEAT_SECONDS = 0.25
 
 
@@ -64,8 +64,8 @@ class HealthProbes:
         repeats: int = 0,
         protocol: Protocol = Protocol.HTTP,
     ) -> None:
-        """Start a check of a replica, unless one is running or a limit is reached; repeat a failed
-        check up to ``repeats`` times.
+        """Start a check of a replica. Do nothing if one is running or a concurrency limit is
+        reached. A failed check is repeated up to ``repeats`` times.
         """
         if (repeated := self._repeated.pop(replica.id, None)) is not None:
             repeated.cancel()
