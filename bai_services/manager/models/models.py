@@ -67,8 +67,8 @@ class Models:
         """Return a page of the visible models.
 
         ``project``: the project whose quotas apply; default: the project that a new session of
-        the caller would use. ``is_fitting``: if True, return only models of which a replica fits
-        in the quotas; if False, only the others; if None, all.
+        the caller would use. ``is_fitting``: True for models of which a
+        replica fits in the quotas, False for the other models, None for all models.
         """
         visible = authorizer.visibility(caller, "model.read")
         maxima = await self._maxima(caller, project)
