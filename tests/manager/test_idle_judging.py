@@ -364,6 +364,20 @@ async def test_keep_alives_are_limited(simulation: IdleSimulation) -> None:
     assert await simulation.status(session) is Status.TERMINATING
 
 
+async def test_dry_run_uses_up_no_keep_alive(simulation: IdleSimulation) -> None:
+    session = await simulation.add_session("lab")
+    settings = CheckerSettings(300, thresholds={"cpu_util": 5}, max_keep_alives=1)
+    await simulation.add_checker(settings)
+    await simulation.add_checker(settings, scope=("project", "p1"), is_dry_run=True)
+    await simulation.use(285, lab=1)
+    assert await simulation.store.keep_alive(session, simulation.now) == 1
+    checks = await simulation.checks(session)
+    assert {check.is_dry_run: check.keep_alives for check in checks} == {False: 1, True: 0}
+    assert {check.ends_at for check in checks} == {None}
+    with pytest.raises(Conflict, match="allows another keep-alive"):
+        await simulation.store.keep_alive(session, simulation.now)
+
+
 async def test_session_can_be_excluded_only_if_the_checker_allows_it(
     simulation: IdleSimulation,
 ) -> None:
@@ -467,7 +481,7 @@ async def test_lifetime_checker_names_the_strictest_rule(simulation: IdleSimulat
     await simulation.use(735)
     assert await simulation.status(session) is Status.TERMINATING
     row = await simulation.world.sessions.find(session)
-    assert row.status_info.endswith("the maximum of idle checker session-lifetime-domain")
+    assert row.status_info.endswith("the limit of idle checker session-lifetime-domain")
 
 
 @pytest.mark.parametrize(("check", "is_stopped"), [("resources", True), ("policy", False)])

@@ -259,38 +259,43 @@ class IdleCheckStore:
     async def keep_alive(self, session_id: str, at: datetime) -> int:
         """Restart the windows of a session; return the number of checkers that allow this.
 
+        Dry runs stop nothing: their windows restart too, but they use up no keep-alive.
+
         Raises
         ------
         Conflict
-            If no checker allows another keep-alive.
+            If no checker that may stop the session allows another keep-alive.
         """
         async with self._db.write() as tx:
             viewed = (await read_checks(tx, [session_id])).get(session_id, [])
             kept = 0
             for check in viewed:
-                most = check.checker.settings.max_keep_alives
                 if check.checker.type is CheckerType.LIFETIME:
                     continue
+                keep = session_idle_checks.update().where(
+                    session_idle_checks.c.session_id == session_id,
+                    session_idle_checks.c.checker_id == check.checker.id,
+                )
+                restarted = {
+                    "kept_alive_at": at,
+                    "status": CheckStatus.ACTIVE,
+                    "ends_at": None,
+                    "is_due": False,
+                }
+                if check.stored.is_dry_run:
+                    await tx.execute(keep.values(restarted))
+                    continue
+                keep_alives = session_idle_checks.c.keep_alives
                 changed = await tx.execute(
-                    session_idle_checks.update()
-                    .where(
-                        session_idle_checks.c.session_id == session_id,
-                        session_idle_checks.c.checker_id == check.checker.id,
-                        session_idle_checks.c.keep_alives < most,
-                    )
-                    .values(
-                        kept_alive_at=at,
-                        keep_alives=session_idle_checks.c.keep_alives + 1,
-                        status=CheckStatus.ACTIVE,
-                        ends_at=None,
-                        is_due=False,
+                    keep.where(keep_alives < check.checker.settings.max_keep_alives).values(
+                        {**restarted, "keep_alives": keep_alives + 1}
                     )
                 )
                 kept += changed.rowcount
             if not kept:
                 raise Conflict(
                     "no idle checker of the session allows another keep-alive"
-                    if viewed
+                    if any(not check.stored.is_dry_run for check in viewed)
                     else "no idle checker applies to the session"
                 )
             return kept
