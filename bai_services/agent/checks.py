@@ -170,7 +170,7 @@ class MachineChecks:
         for name in checks:
             result = results.get(name)
             if result is None:
-                findings.append(_not_ended(name))
+                findings.append(_timed_out(name))
             elif isinstance(result, Exception):
                 findings.append(error(name, f"the check failed: {result}", "see the agent's log"))
             else:
@@ -182,7 +182,7 @@ def _listed(check: Check) -> Callable[[], list[Finding]]:
     return lambda: list(check())
 
 
-def _not_ended(name: str) -> Finding:
+def _timed_out(name: str) -> Finding:
     return error(
         name,
         "the check did not end in time",

@@ -8,9 +8,9 @@ from itertools import groupby, pairwise
 from .autoscaling import SAMPLE_SECONDS, LoadSample, ScalingRule
 
 # Samples within this time are merged.
-MERGED_SECONDS = 0.5
+MERGE_WITHIN_SECONDS = 0.5
 # Samples older than this matter only for the idle period, so at most two per minute are kept.
-EXACT_SECONDS = 600
+FULL_RESOLUTION_SECONDS = 600
 _MINUTE = 60
 
 
@@ -36,7 +36,7 @@ class LoadHistory:
             start = LoadSample(now - rule.stable_seconds, wanted * rule.load_per_replica)
             self._samples = [start, LoadSample(now, load)]
             return
-        if now - last.at < MERGED_SECONDS:
+        if now - last.at < MERGE_WITHIN_SECONDS:
             self._samples[-1] = LoadSample(last.at, max(last.load, load))
         elif load == last.load and len(self._samples) > 1 and self._samples[-2].load == load:
             # Of consecutive equal samples, only the first and the last are kept.
@@ -44,7 +44,7 @@ class LoadHistory:
         else:
             self._samples.append(LoadSample(now, load))
         self._drop_before(now - rule.window_seconds)
-        self._thin(now - max(EXACT_SECONDS, rule.stable_seconds))
+        self._thin(now - max(FULL_RESOLUTION_SECONDS, rule.stable_seconds))
 
     def begin_idle_period(self, start: float) -> None:
         """Forget the load before ``start``, so that the idle period begins no earlier."""

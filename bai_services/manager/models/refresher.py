@@ -73,7 +73,7 @@ class CardRefresher:
         """
         changed, self._changed = self._changed, set()
         if changed:
-            await self._refresh(await self._store.folders(changed), is_counted=True)
+            await self._refresh(await self._store.folders(changed), computes_size=True)
             await self._store.mark_latest(changed)
             # Skip a recent scan, but never an overdue one: otherwise frequent changes would
             # prevent all scans.
@@ -86,12 +86,14 @@ class CardRefresher:
         await self._store.mark_latest()
         await self._store.clean_up()
 
-    async def _refresh(self, folders: Sequence[StoreFolder], *, is_counted: bool = False) -> None:
+    async def _refresh(
+        self, folders: Sequence[StoreFolder], *, computes_size: bool = False
+    ) -> None:
         for folder in folders:
             try:
                 await self.refresh(folder)
-                if is_counted or folder.etag is None:
-                    await self._count(folder.id)
+                if computes_size or folder.etag is None:
+                    await self._compute_size(folder.id)
             except (BaiError, OSError) as error:
                 # The next scan retries the refresh.
                 log.warning("the card of folder %s cannot be refreshed: %s", folder.id, error)
@@ -117,7 +119,7 @@ class CardRefresher:
         if etag != folder.etag or is_forced:
             await self._read(row, host, location, definition, readme, etag)
         if is_forced:
-            await self._count(row.id)
+            await self._compute_size(row.id)
 
     async def _read(
         self,
@@ -134,7 +136,7 @@ class CardRefresher:
         title = content.title or content.name or row.name
         await self._store.put(row.id, etag, replace(content, title=title), self._clock())
 
-    async def _count(self, folder_id: str) -> None:
+    async def _compute_size(self, folder_id: str) -> None:
         """Compute the size of a folder for its card."""
         for row in await self._folders.by_id(folder_id):
             with suppress(TimeoutError):  # the count continues in the background

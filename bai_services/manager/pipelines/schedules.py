@@ -23,7 +23,7 @@ from .access import check_parameters, require
 from .pipelines import Pipelines
 
 # After a change of one of these fields, the next start is computed from the current time.
-_RHYTHM = frozenset({"start", "every_minutes", "time_zone"})
+_TIMING_FIELDS = frozenset({"start", "every_minutes", "time_zone"})
 _NULLABLE = frozenset({"start", "every_minutes"})
 
 
@@ -127,7 +127,7 @@ class PipelineSchedules:
         now = self._clock()
         if "name" in values:
             check_slug("schedule", values["name"])
-        if values.keys() & _RHYTHM:
+        if values.keys() & _TIMING_FIELDS:
             values["anchor_at"] = now
         after = {**fields_of(row), **values}
         timing = _timing(after)
@@ -135,7 +135,7 @@ class PipelineSchedules:
         if "parameters" in values:
             pipeline = await self._pipelines.find(caller, row.pipeline_id)
             check_parameters(pipeline, values["parameters"])
-        if values.keys() & {*_RHYTHM, "is_paused"}:
+        if values.keys() & {*_TIMING_FIELDS, "is_paused"}:
             values["next_start_at"] = None if after["is_paused"] else timing.next_start(now)
         details = self._audit.changes(fields_of(row), values)
         entry = self._entry(caller, "change-schedule", row, **details)

@@ -53,7 +53,7 @@ class HealthProbes:
         self._passed = passed
         self._failed = failed
         self._calls = BackgroundCalls(MAX_CONCURRENT, MAX_PER_OWNER)
-        self._repeated: dict[str, asyncio.TimerHandle] = {}  # by replica
+        self._retry_timers: dict[str, asyncio.TimerHandle] = {}  # by replica
         self._session: ClientSession | None = None
 
     def begin(
@@ -67,8 +67,8 @@ class HealthProbes:
         """Start a check of a replica. Do nothing if one is running or a concurrency limit is
         reached. A failed check is repeated up to ``repeats`` times.
         """
-        if (repeated := self._repeated.pop(replica.id, None)) is not None:
-            repeated.cancel()
+        if (timer := self._retry_timers.pop(replica.id, None)) is not None:
+            timer.cancel()
         if self._calls.may_begin(replica.id, owner_id):
             check = self._check(replica, owner_id, health, repeats, protocol)
             self._calls.begin(replica.id, owner_id, check)
@@ -79,9 +79,9 @@ class HealthProbes:
 
     async def close(self) -> None:
         await self._calls.close()
-        for repeated in self._repeated.values():
-            repeated.cancel()
-        self._repeated.clear()
+        for timer in self._retry_timers.values():
+            timer.cancel()
+        self._retry_timers.clear()
         if self._session is not None:
             await self._session.close()
 
@@ -93,17 +93,17 @@ class HealthProbes:
         repeats: int,
         protocol: Protocol,
     ) -> None:
-        check = self._speaks_grpc if protocol is Protocol.GRPC else self._is_healthy
+        check = self._is_grpc_healthy if protocol is Protocol.GRPC else self._is_healthy
         if await check(replica, health):
             await self._passed(replica)
         elif repeats:
-            self._repeated[replica.id] = asyncio.get_running_loop().call_later(
+            self._retry_timers[replica.id] = asyncio.get_running_loop().call_later(
                 REPEAT_SECONDS, self.begin, replica, owner_id, health, repeats - 1, protocol
             )
         elif self._failed is not None:
             await self._failed(replica)
 
-    async def _speaks_grpc(self, replica: Probed, health: HealthCheck) -> bool:
+    async def _is_grpc_healthy(self, replica: Probed, health: HealthCheck) -> bool:
         url, secret = URL(replica.url), self._secrets.of(replica.revision_id)
         try:
             found = await grpc_health.check(
