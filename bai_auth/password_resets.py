@@ -1,6 +1,6 @@
 """The pages for a forgotten password: request a link, and set a new password with it.
 
-The token of a link is in the part of the URL after ``#``, which browsers send to no server. The
+The token is in the fragment of the URL (after ``#``), which browsers do not send to the server. The
 page's script moves it into a field of the form, so it appears neither in request URLs nor in logs
 or Referer headers. A virus scanner that only opens the link does not redeem the token.
 """

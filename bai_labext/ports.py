@@ -21,11 +21,12 @@ CONNECT_TIMEOUT_SECONDS = 1.0
 
 
 def named_ports(environ: Mapping[str, str]) -> list[Offer]:
-    """Return the offer of an app for each port that the image's label or the request names.
+    """Return one app offer per named port.
 
+    Named ports are those in the image's label and those requested for the session.
     ``BAI_SERVICE_PORTS`` contains the label, ``BAI_PREOPEN_PORTS`` the requested port numbers,
-    separated by commas. Ports of the label are left out if a browser cannot open their protocol, or
-    if they have the name of a catalogue app that is not a port.
+    separated by commas. Skip a labelled port if a browser cannot open its protocol, or if its
+    name belongs to a catalogue app of another kind.
     """
     offers: dict[int, Offer] = {}
     try:

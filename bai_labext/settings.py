@@ -13,8 +13,9 @@ from bai_labext.apps import apps
 from bai_labext.apps.arguments import Arguments
 from bai_labext.sign_in_watch import CACHE_TTL_SECONDS
 
-# Overrides the configuration files by which packages enable their extensions, because unused
-# extensions slow the start. If an extension is not installed, Jupyter logs that and continues.
+# Packages enable their own server extensions through configuration files. Override these, because
+# unused extensions slow down startup. If an extension is not installed, Jupyter logs that and
+# continues.
 SERVER_EXTENSIONS = {
     "bai_labext": True,
     "jupyter_server_proxy": True,
@@ -35,7 +36,7 @@ def configure(c: Any, environ: Mapping[str, str] | None = None) -> None:
     c.ServerApp.root_dir = apps.home(env)
     c.ServerApp.open_browser = False
     c.ServerApp.jpserver_extensions = SERVER_EXTENSIONS
-    # A session of the process engine may run as root: if the Hub does and the session has no user
+    # With the process engine, a session runs as root if the Hub runs as root and there is no user
     # namespace.
     c.ServerApp.allow_root = os.geteuid() == 0 and env.get("BAI_SESSION_ENGINE") == "process"
     # Not a login shell, because /etc/profile removes the session's programs from PATH.

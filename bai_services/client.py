@@ -270,6 +270,14 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether ``host`` is ``localhost`` or a loopback IP address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def unreachable(url: str) -> errors.Unavailable:
     """Return the error for a manager that does not respond."""
     return errors.Unavailable(f"the resource manager at {url} cannot be reached; try again shortly")

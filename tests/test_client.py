@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tornado.testing import bind_unused_port
 
-from bai_services.client import Client, Keypair
+from bai_services.client import Client, Keypair, is_loopback
 from bai_services.core import errors
 from bai_services.core.accounts import signature
 from tests.rest_server import NUMBERS, TOKEN, rest_server
@@ -111,3 +111,18 @@ async def test_content_of_an_iterator_is_sent_completely(client: Client) -> None
 def test_repr_contains_no_secrets() -> None:
     assert "secret" not in repr(KEYPAIR)
     assert "a-hub-token" not in repr(TOKEN)
+
+
+@pytest.mark.parametrize(
+    "host, expected",
+    [
+        ("localhost", True),
+        ("127.0.0.2", True),
+        ("::1", True),
+        ("127.example.com", False),
+        ("192.0.2.1", False),
+        ("", False),
+    ],
+)
+def test_loopback_hosts(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected

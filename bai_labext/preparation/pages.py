@@ -13,7 +13,7 @@ MAX_CHARACTERS = 300
 
 @dataclass(slots=True)
 class Pages:
-    """The pages that have answered the notice of the current preparation, and their results."""
+    """Pages that acknowledged the current save request, and the documents of these pages."""
 
     saving: set[str] = field(default_factory=set)
     saved: dict[str, None] = field(default_factory=dict)
@@ -38,7 +38,11 @@ class Pages:
         self._changed.set()
 
     async def wait(self, answer_seconds: float, seconds: float) -> None:
-        """Wait until all pages that answered within ``answer_seconds`` have finished."""
+        """Wait until every page that has answered has finished.
+
+        ``answer_seconds`` limits the wait for the first answer, and ``seconds`` the whole wait. A
+        page that answers only after the others have finished is not awaited.
+        """
         loop = asyncio.get_running_loop()
         start = loop.time()
         while True:

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import docker
 from cryptography import x509
 
-from bai_services.client import is_local
+from bai_services.client import is_local, is_loopback
 from bai_services.core.cluster.joining import StoragePath
 from bai_services.core.installation.findings import Finding, error, ok, validity, warning
 from bai_services.docker_clients import DockerClients, EngineUnavailable
@@ -37,8 +37,9 @@ TIMEOUT_SECONDS = 6.0
 CALL_TIMEOUT_SECONDS = 4.0
 MIN_DOCKER = (20, 10)
 MIN_FREE_BYTES = 5 * 2**30
-# The Date header has a resolution of 1 s. Signed requests may differ by minutes, but logs and
-# certificates of the Swarm should not.
+# The Date header has a resolution of 1 s. Signed requests tolerate a skew of minutes. The limits
+# are stricter, because log times and the validity of Swarm certificates are compared across
+# machines.
 WARN_SKEW_SECONDS = 3.0
 MAX_SKEW_SECONDS = 30.0
 # Port of the gossip between the nodes of a Swarm.
@@ -169,7 +170,7 @@ class MachineChecks:
         for name in checks:
             result = results.get(name)
             if result is None:
-                findings.append(_not_ended(name))
+                findings.append(_timed_out(name))
             elif isinstance(result, Exception):
                 findings.append(error(name, f"the check failed: {result}", "see the agent's log"))
             else:
@@ -181,7 +182,7 @@ def _listed(check: Check) -> Callable[[], list[Finding]]:
     return lambda: list(check())
 
 
-def _not_ended(name: str) -> Finding:
+def _timed_out(name: str) -> Finding:
     return error(
         name,
         "the check did not end in time",
@@ -295,9 +296,9 @@ def check_swarm(engine: EngineState) -> Iterable[Finding]:
 
 
 def check_manager(url: str) -> Iterable[Finding]:
-    """Check that the manager responds, that the connection is encrypted, and the clocks."""
+    """Check that the manager responds, the connection is encrypted, and the clocks agree."""
     began = time.time()
-    # Ignore the environment's proxies, which are for external hosts.
+    # Connect directly to a private address; the proxies in the environment are for external hosts.
     handlers = (
         [urllib.request.ProxyHandler(dict(CLEAR_PROXY))]
         if is_local(urlsplit(url).hostname or "")
@@ -321,7 +322,7 @@ def check_manager(url: str) -> Iterable[Finding]:
         return
     ended = time.time()
     yield ok("manager", f"{url} responds in {1000 * (ended - began):.0f} ms")
-    if not url.startswith("https:") and not _is_loopback(url):
+    if not url.startswith("https:") and not is_loopback(urlsplit(url).hostname or ""):
         yield warning(
             "manager",
             "the connection is not encrypted",
@@ -330,11 +331,15 @@ def check_manager(url: str) -> Iterable[Finding]:
     yield from clock_skew(date, began, ended)
 
 
-_URL_REMEDY = "check the URL, the firewall and the name server; it is the URL of the hub"
+_URL_REMEDY = "use the URL of the hub; check its spelling, DNS and the firewall"
 
 
 def clock_skew(date: str, began: float, ended: float) -> Iterable[Finding]:
-    """Compare the clocks; ``date`` is the manager's Date header, sent between both times."""
+    """Compare the clocks.
+
+    ``date``: the manager's Date header. ``began`` and ``ended``: this machine's time before and
+    after the request.
+    """
     try:
         theirs = parsedate_to_datetime(date).timestamp()
     except ValueError:
@@ -456,11 +461,6 @@ def check_peer(address: str, port: int) -> Iterable[Finding]:
         )
     else:
         yield ok(name, f"port {port} accepts connections")
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _text(path: Path) -> str:

@@ -35,7 +35,7 @@ class MailStore:
             await enqueue(tx, mail)
 
     async def due(self, now: datetime, limit: int) -> Sequence[Mail]:
-        """Return the mails with a due attempt, the longest due first."""
+        """Return up to ``limit`` mails whose next attempt is due, oldest due time first."""
         rows = sa.select(*_COLUMNS).where(mails.c.next_at <= now)
         rows = rows.order_by(mails.c.next_at, mails.c.id).limit(limit)
         async with self._db.read() as tx:

@@ -34,7 +34,8 @@ from .scheduling.lease import Lease
 from .scheduling.wait_states import WaitStates
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# Measurements of a machine and of a device: name in the facts of an agent, metric, help.
+# Measurements of machines (_LOAD) and devices (_USAGE): (name in the agent's facts, metric name,
+# help text).
 _LOAD = (
     ("cpu_percent", "bai_agent_cpu_percent", "CPU usage of the machine."),
     ("memory_used_bytes", "bai_agent_memory_used_bytes", "Used memory of the machine."),
@@ -64,7 +65,11 @@ Rows = Iterable[tuple[Sequence[str], Any]]
 
 
 class MetricsEndpoint:
-    """Returns all metrics as text. Label values are names of objects that administrators create."""
+    """Returns all metrics as text.
+
+    Label values are names of objects that administrators create, so users cannot increase the
+    cardinality.
+    """
 
     def __init__(
         self,
@@ -111,14 +116,15 @@ class MetricsEndpoint:
         )
         yield _family(
             "bai_pending_sessions",
-            "Pending sessions by the first check that they do not pass; only with the lease.",
+            "Pending sessions by the first admission check that fails; reported only by the "
+            "manager that holds the lease.",
             ["check"],
             [((check,), count) for check, count in self._wait_states.counts().items()],
         )
         connections = self._database.connection_counts()
         yield _family(
             "bai_database_connections",
-            "Connections to the database in use, and their maximum number (state limit).",
+            'Database connections by state; state="limit" is the maximum.',
             ["state"],
             [((state,), count) for state, count in connections.items()],
         )
@@ -214,7 +220,7 @@ def _slot_families(slots: Sequence[AgentSlot]) -> Families:
     for name, text in (("capacity", "Capacity"), ("used", "Allocated amount")):
         yield _family(
             f"bai_agent_slot_{name}",
-            f"{text} of a slot of an agent, in cores or bytes.",
+            f"{text} of a resource slot of an agent, in cores, bytes or devices.",
             ["agent", "slot"],
             [((s.agent_id, s.slot), _natural(s.slot, getattr(s, name))) for s in slots],
         )
@@ -234,8 +240,16 @@ def _device_families(devices: Sequence[DeviceFacts], agents: Mapping[str, AgentF
     )
     facts: Sequence[tuple[str, str, Callable[[DeviceFacts], float | None]]] = (
         ("healthy", "1 if the device is healthy.", lambda d: d.is_healthy),
-        ("capacity", "Capacity of the device, in devices.", lambda d: d.capacity / SHARE_UNIT),
-        ("used", "Allocated part of the device, in devices.", lambda d: d.used / SHARE_UNIT),
+        (
+            "capacity",
+            "Allocatable capacity of the device (1 = the whole device).",
+            lambda d: d.capacity / SHARE_UNIT,
+        ),
+        (
+            "used",
+            "Allocated fraction of the device (1 = the whole device).",
+            lambda d: d.used / SHARE_UNIT,
+        ),
         ("memory_bytes", "Memory of the device.", lambda d: d.memory_bytes),
     )
     for metric, text, value in facts:
@@ -268,5 +282,5 @@ def _measured(facts: Mapping[str, Any], group: str, name: str) -> float | None:
 
 
 def _natural(slot: str, amount: int) -> float:
-    """Return an amount in cores or bytes."""
+    """Return an amount in cores, bytes or devices."""
     return amount if slot == MEM else amount / slot_type(slot).unit

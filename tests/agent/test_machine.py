@@ -60,9 +60,18 @@ def test_capacity_is_limited_by_cpu_affinity_and_cgroup(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
     capacity = machine.detect_capacity(tmp_path)
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    physical_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert capacity.cpu_millis == (cpu_millis or len(os.sched_getaffinity(0)) * 1000)
-    assert capacity.mem_bytes == (mem_bytes or pages)
+    assert capacity.mem_bytes == (mem_bytes or physical_bytes)
+
+
+def test_cpu_affinity_limits_the_capacity(tmp_path: Path) -> None:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        assert machine.detect_capacity(tmp_path).cpu_millis == 1000
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +156,7 @@ class Counters(NamedTuple):
         return cls(time.monotonic(), busy, total, received, sent)
 
 
-# Time of a step of the test of the load, and the tolerance: the counters advance in ticks of 10 ms.
+# Duration of one step of the load test. The tolerance covers the 10 ms ticks of the counters.
 STEP_SECONDS = 0.3
 TOLERANCE_PERCENT = 7
 

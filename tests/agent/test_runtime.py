@@ -1,4 +1,4 @@
-"""The parts that are mounted in images without them, with a real Docker engine."""
+"""Mounting the bai runtime into images that do not contain it, with a real Docker engine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def runtime(calls: DockerCalls, runtime_image: str, tmp_path: Path) -> Runtime:
 
 
 async def run(engine: DockerEngine, folder: Path, image: str, parts: Parts, *command: str) -> str:
-    """Run a command in a container that has the parts, with the limits of a session."""
+    """Run a command in a container with the mounted runtime and a session's restrictions."""
     (folder / "passwd").write_text(parts.passwd)
     mounts = [f"--volume={parts.volume}:/opt/bai:ro"]
     mounts += [f"--volume={folder}/passwd:/etc/passwd:ro", "--network=none", "--cap-drop=ALL"]
@@ -64,7 +64,7 @@ async def test_a_debian_image_gets_its_own_python_and_shell(
     assert start == ["/usr/bin/python3", parts.environ["BAI_KERNEL_PACKAGES"]]
 
 
-# Run the start file of kernels, but print where its packages come from instead of a start.
+# Run the kernel start script, but print the origin of its packages instead of starting a kernel.
 KERNEL = """
 import os, subprocess
 from bai_labext import image_kernel
@@ -95,9 +95,8 @@ async def test_an_image_with_only_busybox_runs_the_session_server(
     assert parts.environ["SHELL"] == "/bin/sh"
     code = "import jupyterlab, ssl, sqlite3, zmq, pwd, os; print(pwd.getpwuid(os.getuid()).pw_name)"
     assert await run(docker_engine, tmp_path, image, parts, "python3", "-I", "-c", code) == "work"
-    version = ["/opt/bai/rt/bin/ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/tmp/k"]
-    with pytest.raises(RuntimeError, match="/tmp/k"):  # the image has no /tmp
-        await run(docker_engine, tmp_path, image, parts, *version)
+    keygen = ["/opt/bai/rt/bin/ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/dev/shm/k"]
+    assert await run(docker_engine, tmp_path, image, parts, *keygen) == ""
 
 
 async def test_an_image_is_probed_once_in_a_sandbox(
@@ -136,7 +135,8 @@ async def test_hostile_images_end_with_a_reason(
     try:
         with pytest.raises(Conflict, match="took more than 2 s"):
             await slow.parts(image.id, UID, UID)
-        # With more time, the probe passes the hanging program and the endless file.
+        # With the default time limit, the probe skips the hanging python3 and truncates the
+        # oversized group file.
         patient = Runtime(calls, runtime_image, tmp_path / "facts.json")
         parts = await patient.parts(image.id, UID, UID)
         assert parts is not None
@@ -146,7 +146,7 @@ async def test_hostile_images_end_with_a_reason(
         docker_engine.client.images.remove(image.id, force=True)
 
 
-async def test_images_with_the_parts_and_agents_without_the_runtime_image_are_unchanged(
+async def test_nothing_is_mounted_if_the_image_has_the_runtime_or_the_agent_lacks_it(
     docker_engine: DockerEngine, calls: DockerCalls, runtime: Runtime, tmp_path: Path
 ) -> None:
     base = await asyncio.to_thread(base_image, docker_engine)
@@ -160,13 +160,14 @@ async def test_images_with_the_parts_and_agents_without_the_runtime_image_are_un
         assert await Runtime(calls, name, tmp_path / "facts").parts(base, UID, UID) is None
 
 
-async def test_a_volume_that_was_filled_in_part_is_filled_again(
+async def test_partially_filled_volume_is_refilled(
     docker_engine: DockerEngine, runtime: Runtime, tmp_path: Path
 ) -> None:
     image = await asyncio.to_thread(base_image, docker_engine)
     parts = await runtime.parts(image, UID, UID)
     assert parts is not None
-    # As after an interrupted copy: the volume exists, but not the container that completes it.
+    # Simulate an interrupted copy: the volume exists, but not the container that marks it as
+    # complete.
     client = docker_engine.client
     client.containers.get(parts.volume).remove(force=True)
     client.volumes.get(parts.volume).remove()

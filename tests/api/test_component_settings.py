@@ -50,7 +50,7 @@ async def test_agent_reports_its_settings_when_they_change(api: Api) -> None:
 
 
 @pytest.mark.both_databases
-async def test_reports_of_two_hubs_at_the_same_time_are_accepted(api: Api) -> None:
+async def test_concurrent_hub_reports_are_accepted(api: Api) -> None:
     body = {"settings": [setting("H.x"), setting("H.y")]}
     # An agent may have the id hub.
     await api.agent.post("/agents/hub/heartbeat", {**BEAT, "settings": [setting("A.x")]})
@@ -60,12 +60,15 @@ async def test_reports_of_two_hubs_at_the_same_time_are_accepted(api: Api) -> No
     assert await shown(api, component="hub", kind="agent") == [("agent", "hub", "A.x", "1")]
 
 
-async def test_report_is_bounded(api: Api) -> None:
-    for settings in (
-        [setting(f"H.{number}") for number in range(MAX_SETTINGS + 1)],
-        [setting("H.x", "x" * 501)],
-        [setting("x" * 65)],
-        [setting("H.x", origin="database")],
+async def test_invalid_or_oversized_report_is_rejected(api: Api) -> None:
+    path = "/component-settings/hub"
+    largest = [setting(f"H.{number}") for number in range(MAX_SETTINGS - 1)]
+    await api.hub.put(path, {"settings": [*largest, setting("x" * 64, "x" * 500)]})
+    for settings, reason in (
+        ([setting(f"H.{number}") for number in range(MAX_SETTINGS + 1)], r"^settings: .*at most"),
+        ([setting("H.x", "x" * 501)], r"^settings\.0\.value: .*at most 500"),
+        ([setting("x" * 65)], r"^settings\.0\.name: .*at most 64"),
+        ([setting("H.x", origin="database")], r"^settings\.0\.origin: "),
     ):
-        with pytest.raises(InvalidRequest):
-            await api.hub.put("/component-settings/hub", {"settings": settings})
+        with pytest.raises(InvalidRequest, match=reason):
+            await api.hub.put(path, {"settings": settings})

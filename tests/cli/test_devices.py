@@ -106,7 +106,7 @@ async def test_minimum_enforcement_restricts_placement(bai: Bai, agent: FakeAgen
 
     assert await wait_until_async(is_placed, 60, "the placement") == ["GPU-1"]
     done = await bai(*update, '{"minimum_enforcement": "iron"}')
-    assert "valid are none, soft, process, cgroup, hardware" in done.stderr
+    assert "use one of: none, soft, process, cgroup, hardware" in done.stderr
 
 
 async def test_session_devices_shows_share_and_usage(bai: Bai, api: Api, agent: FakeAgent) -> None:

@@ -49,4 +49,4 @@ async def test_errors_explain_invalid_values(bai: Bai) -> None:
     failed = await bai(*COMMAND, "default", "--since", "200d", "--json")
     assert "maximum of 92 days" in failed.error["message"]
     failed = await bai(*COMMAND, "nothing", "--json")
-    assert "there is no resource group nothing" in failed.error["message"]
+    assert "there is no resource group 'nothing'" in failed.error["message"]

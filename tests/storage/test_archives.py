@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -19,6 +20,7 @@ import uuid
 import zipfile
 import zlib
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -36,7 +38,7 @@ from bai_services.storage.transfers.unpacking import Unpacking
 from bai_services.storage.trees import descriptor
 from bai_services.storage.workers import translate_errors
 from bai_services.system.descent import remove_tree
-from tests.testbed.wait import wait_until_async
+from tests.testbed.wait import wait_until, wait_until_async
 
 GIB = 2**30
 
@@ -122,7 +124,7 @@ BAD = [
     pytest.param(
         member("d", b"", tarfile.SYMTYPE, "/tmp") + member("d/x"),
         "link",
-        id="file through the archive's own link",
+        id="member below a symbolic link of the same archive",
     ),
     pytest.param(member("x", b"", tarfile.LNKTYPE, "/etc/passwd"), "link", id="hard link"),
     pytest.param(member("x", b"", tarfile.CHRTYPE), "special", id="device"),
@@ -157,7 +159,9 @@ BAD = [
     ),
     pytest.param(member("dir"), "is a directory", id="path of an existing directory"),
     pytest.param(member("out"), "is a link", id="path of an existing link"),
-    pytest.param(member("out/x"), "leads out", id="path through a link of the folder"),
+    pytest.param(
+        member("out/x"), "leads out", id="path through a symbolic link that exists in the folder"
+    ),
     pytest.param(member("file/x"), "not a directory", id="path below a file"),
     pytest.param(
         member("new/", b"", tarfile.DIRTYPE) + member("file/", b"", tarfile.DIRTYPE),
@@ -220,32 +224,45 @@ async def test_unpacking_never_follows_link_that_replaces_directory(
     host: StorageHost, folder: Location, tmp_path: Path
 ) -> None:
     root, outside = Path(host.source_path(folder)), tmp_path / "outside"
+    way, aside = root / "way", root / "aside"
     outside.mkdir()
-    (root / "way").mkdir()
+    way.mkdir()
     stop = threading.Event()
+    swaps: list[None] = []
 
     def swap() -> None:
         while not stop.is_set():
-            try:
-                os.rename(root / "way", root / "aside")
-                os.symlink(outside, root / "way")
-                os.unlink(root / "way")
-                os.rename(root / "aside", root / "way")
-            except OSError:
-                continue
+            os.rename(way, aside)
+            with suppress(OSError):  # unpacking has just created the directory
+                os.symlink(outside, way)
+                os.unlink(way)
+            while aside.exists():
+                try:
+                    os.rename(aside, way)
+                except OSError:
+                    shutil.rmtree(way, ignore_errors=True)
+            swaps.append(None)
 
     attacker = threading.Thread(target=swap)
     attacker.start()
+    rejected = 0
     try:
         for number in range(60):
             archive = b"".join(member(f"way/{number}-{i}") for i in range(5)) + END
+            before = len(swaps)
+
+            def has_swapped(before: int = before) -> bool:
+                return len(swaps) > before
+
             try:
                 unpack_here(host, folder, archive)
             except BaiError:
-                continue
+                rejected += 1
+            wait_until(has_swapped, 20, "the next swap")
     finally:
         stop.set()
         attacker.join()
+    assert 0 < rejected < 60
     assert list(outside.iterdir()) == []
 
 
@@ -318,7 +335,7 @@ HOSTILE = [
     pytest.param(long_header(tarfile.XHDTYPE, 2**17), "malformed", id="malformed pax records"),
     pytest.param(record_and(bytes(20)), "malformed", id="pax record without a length"),
     pytest.param(record_and(b"0 a=b\n"), "malformed", id="pax record of length 0"),
-    pytest.param(records(b"1" * 2**17), "too long", id="digits that take quadratic time"),
+    pytest.param(records(b"1" * 2**17), "too long", id="number whose parsing takes quadratic time"),
     pytest.param(negative_size(), "not a tar or zip archive", id="negative size"),
     pytest.param(sparse_map(b"1\n200\n5\n"), "sparse", id="sparse segment beyond the end"),
     pytest.param(sparse_map(b"2\n50\n9\n0\n9\n"), "sparse", id="overlapping sparse segments"),
@@ -469,6 +486,7 @@ async def test_killed_unpacking_is_not_reported_as_too_slow(
         await task
     await host.discard(writer)
     assert files_below(host, folder) == {}
+    assert staged_files(host) == []
 
 
 def test_process_that_exceeds_its_cpu_time_ends_with_sigxcpu() -> None:

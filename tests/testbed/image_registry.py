@@ -77,7 +77,7 @@ class TlsRegistry:
             return push(client, repository, tags, labels or {}, architectures, layer)
 
     def delete(self, repository: str, digest: str) -> None:
-        """Delete the tags with a digest."""
+        """Delete the manifest with this digest and all its tags."""
         with self.client() as client:
             client.delete(f"/v2/{repository}/manifests/{digest}").raise_for_status()
 
@@ -139,7 +139,7 @@ def serving_registry(folder: Path) -> Iterator[TlsRegistry]:
     """Run a registry that keeps its data in ``folder``; skip the test if it is not installed."""
     program = shutil.which("docker-registry")
     if program is None:
-        pytest.skip("docker-registry is not installed; scripts/testbed install does that")
+        pytest.skip("docker-registry is not installed; run `scripts/testbed install`")
     folder.mkdir(parents=True, exist_ok=True)
     make_certificate(folder)
     (folder / "htpasswd").write_text(f"{USERNAME}:{HTPASSWD}\n")

@@ -2,7 +2,7 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type { Contents } from '@jupyterlab/services';
 
-/** A save that takes longer probably waits for the user, for example in a dialog. */
+/** Time limit for a save; a slower one is probably waiting for the user, for example in a dialog. */
 const SAVE_MILLISECONDS = 5000;
 /** Folder for the content of documents that cannot be saved to their own files. */
 const RESCUE_FOLDER = 'unsaved-documents';
@@ -11,7 +11,7 @@ type Context = DocumentRegistry.IContext<DocumentRegistry.IModel>;
 
 export interface SavedDocuments {
   saved: string[];
-  /** For each document: its path, and the reason or the path of the copy. */
+  /** One entry per document: `path → copy` if a copy was saved, otherwise `path (reason)`. */
   unsaved: string[];
 }
 
@@ -53,7 +53,7 @@ async function saveOne(
       return;
     }
   } catch {
-    // The file is read-only, or has been changed by another program: never overwrite it.
+    // The file is read-only or was changed by another program, or the save timed out. Do not force the save; write a copy.
   }
   try {
     const copy = await saveCopy(app, context);

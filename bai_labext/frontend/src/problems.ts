@@ -1,4 +1,4 @@
-/** Problems of a form by field. The key '' contains all problems without a field in the form. */
+/** Error messages of a form by field name; the key '' holds those that belong to no field. */
 export type Problems = Record<string, string>;
 
 interface Reported {

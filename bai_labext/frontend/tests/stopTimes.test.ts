@@ -61,7 +61,7 @@ test('idleSecondsLeft is null without an idle timeout and never negative', () =>
   assert.equal(idleSecondsLeft({ idle_since: null, idle_ends_at: null }, NOW), null);
 });
 
-test('endingCheck is the first idle check with a warning that is due', () => {
+test('endingCheck returns the earliest-ending idle check whose warning is due', () => {
   const check = (ends_at: string | null, warning_seconds: number | null, is_dry_run = false) => ({
     ends_at,
     warning_seconds,
@@ -80,13 +80,13 @@ test('endingCheck is the first idle check with a warning that is due', () => {
   assert.equal(endingCheck(undefined), null);
 });
 
-test('no keep-alive postpones the stop by a lifetime checker', () => {
+test('a lifetime limit cannot be extended: keepAlivesOf returns 0', () => {
   const types = ['utilization', 'network', 'session-lifetime'] as const;
   const left = types.map(type => keepAlivesOf({ type, keep_alives_left: 2 }));
   assert.deepEqual(left, [2, 2, 0]);
 });
 
-test('notices do not repeat the rule of the idle check that stops the session first', () => {
+test('otherNotices omits the notice of the check that will stop the session first', () => {
   const check = {
     checker: 'net',
     type: 'network' as const,
@@ -103,7 +103,7 @@ test('notices do not repeat the rule of the idle check that stops the session fi
   assert.deepEqual(otherNotices({ notices }), notices);
 });
 
-test('a preempted session returns to the queue unless the mode of the group ends it', () => {
+test('afterStop: mode reschedule requeues a preempted session, mode terminate ends it', () => {
   assert.equal(afterStop('suspend', null), 'suspend');
   assert.equal(afterStop('requeue', { preemption: null }), 'requeue');
   assert.equal(afterStop('stop', { preemption: { mode: 'reschedule' } }), 'requeue');
@@ -111,7 +111,7 @@ test('a preempted session returns to the queue unless the mode of the group ends
   assert.equal(afterStop('stop', null), 'end');
 });
 
-test('a preemption that was announced and is missing before its end was dropped', () => {
+test('isDropped: an announced preemption that disappears before its deadline was dropped', () => {
   const plan = { endsAt: NOW + 1000, wasSeen: true };
   const running = { status: 'RUNNING', preemption: null };
   assert.equal(isDropped(plan, running, NOW), true);

@@ -59,8 +59,9 @@ class Outcome:
 @click.option(
     "--prune",
     is_flag=True,
-    help="For each section of the file, delete the objects that the section does not declare. "
-    "For each list of members, links or aliases, remove those that the list does not contain.",
+    help="Delete every object that is missing from its section, and every member, link or alias "
+    "that is missing from its list. Sections and lists that are not in the file are not changed, "
+    "and your own account is never deleted.",
 )
 @json_option
 @connected

@@ -172,7 +172,7 @@ def _one_of(choices: type[StrEnum]) -> Callable[[str, Any], StrEnum]:
     def parse(name: str, value: Any) -> StrEnum:
         if not isinstance(value, str) or value not in set(choices):
             raise InvalidRequest(
-                f"{shown(value)!r} is not a valid {name}; valid are {', '.join(choices)}",
+                f"{shown(value)!r} is not a valid {name}; use one of: {', '.join(choices)}",
                 field=f"{FIELD}.{name}",
             )
         return choices(value)
@@ -328,7 +328,7 @@ def _check_known(
     """Check that ``given`` has only known keys; ``what`` describes a key in the error message."""
     if unknown := sorted(set(given) - set(known)):
         raise InvalidRequest(
-            f"{', '.join(map(repr, unknown))[:200]}: there is no such {what}; valid are "
+            f"{', '.join(map(repr, unknown))[:200]}: there is no such {what}; use one of: "
             f"{', '.join(known)}",
             field=FIELD,
         )

@@ -330,7 +330,7 @@ def _features(text: str) -> frozenset[str]:
     words = frozenset(_words(text))
     if unknown := words - FEATURES:
         raise _invalid(
-            "features", " ".join(sorted(unknown)), f"valid are {', '.join(sorted(FEATURES))}"
+            "features", " ".join(sorted(unknown)), f"use one of: {', '.join(sorted(FEATURES))}"
         )
     return words
 
@@ -339,7 +339,7 @@ def _role(text: str) -> ImageRole:
     try:
         return ImageRole(text)
     except ValueError:
-        raise _invalid("role", text, f"valid are {', '.join(ImageRole)}") from None
+        raise _invalid("role", text, f"use one of: {', '.join(ImageRole)}") from None
 
 
 def _variables(text: str) -> tuple[str, ...]:

@@ -107,11 +107,15 @@ class ImageRegistry:
     ``labelled_only``: scans ignore images without labels of the platform. ``is_global``: every
     project may use the images; otherwise only ``allowed_projects``, as ``domain/name``.
 
-    The fields ``scan_*`` describe the last scan. ``scan_tags``: number of tags that match;
-    ``scan_checked``: checked tags; ``scan_new``: new images; ``scan_changed``: registered images
-    with a new digest; ``scan_skipped``: tags that were ignored or could not be read;
-    ``scan_removed``: deleted images, because their tags no longer exist.
-    ``scan_problem``: why the scan, or a tag, failed.
+    The fields ``scan_*`` describe the last scan:
+
+    - ``scan_tags``: number of tags that match the patterns
+    - ``scan_checked``: number of these tags that were checked
+    - ``scan_new``: number of new images
+    - ``scan_changed``: number of registered images with a new digest
+    - ``scan_skipped``: number of tags that were ignored or could not be read
+    - ``scan_removed``: number of images that were deleted because their tags no longer exist
+    - ``scan_problem``: why the scan, or a tag, failed
     """
 
     id: str

@@ -42,8 +42,8 @@ class Unpacked:
 class FetchedFiles:
     """Result of fetching a commit and writing its files to an archive.
 
-    ``skipped`` has three numbers: omitted ``links``, omitted ``submodules``, and ``lfs``: files
-    of which the archive has only the Git LFS pointer.
+    ``skipped`` counts omitted ``links``, omitted ``submodules``, and ``lfs`` files, for which the
+    archive contains only the Git LFS pointer.
     """
 
     commit: str

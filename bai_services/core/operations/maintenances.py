@@ -8,10 +8,11 @@ from enum import StrEnum
 
 from ..scheduling.maintenance import MaintenanceWindow
 
-# Reason in the error for a change during read-only maintenance.
+# Value of ``reason`` in the details of the error that rejects a change during read-only
+# maintenance.
 READ_ONLY = "read-only"
 MAX_REASON_CHARS = 255
-# Maximum number of maintenances that have not been removed.
+# Maximum number of stored maintenances, including ended ones that are not yet removed.
 MAX_MAINTENANCES = 200
 
 
@@ -22,9 +23,11 @@ class Scope(StrEnum):
 
 
 class Mode(StrEnum):
-    """Effect of a maintenance. ``no-starts``: no session starts in the period. ``drain``: in
-    addition, no session starts that could still run when the period begins. ``read-only``: as
-    ``no-starts``; in addition, users can change nothing.
+    """Effect of a maintenance.
+
+    ``no-starts``: no session starts during the period. ``drain``: in addition, a session does not
+    start before the period if its maximum run time reaches into the period. A session without a
+    maximum run time still starts. ``read-only``: as ``no-starts``, and users can change nothing.
     """
 
     NO_STARTS = "no-starts"
@@ -66,7 +69,7 @@ class CurrentMaintenance:
 
 
 def window_of(maintenance: Maintenance) -> MaintenanceWindow:
-    """Return the maintenance as input of a scheduling pass of a resource group."""
+    """Convert a maintenance to the window that a scheduling pass takes as input."""
     agents = None
     if maintenance.scope == Scope.AGENT:
         agents = frozenset({maintenance.target or ""})

@@ -117,13 +117,15 @@ class Entry:
 class Task:
     """A task; ``settings`` are session request fields that replace the pipeline's defaults.
 
-    ``inputs`` must exist before the command, ``outputs`` after it; both are paths in the run's
-    directory. ``skip``: the task does nothing and counts as succeeded.
+    ``inputs`` must exist before the command runs, and ``outputs`` after it. They are paths in the
+    directory of the run. ``skip``: the task does nothing and counts as succeeded.
 
-    ``pipeline``: name or id of a sub-pipeline, and ``parameters`` its parameters; a value ``$NAME``
-    is that of the parameter NAME. In a run, the tasks of sub-pipelines are part of the definition:
-    ``parameters`` are those of the sub-pipeline (None: the task has the parameters of the run), and
-    ``entries`` belong to the tasks that contain it, the outermost first.
+    ``pipeline``: name or id of a sub-pipeline. ``parameters``: parameters of the sub-pipeline; a
+    value ``$NAME`` stands for the value of the parameter NAME.
+
+    In a run, the definition also contains the tasks of sub-pipelines. For such a task,
+    ``parameters`` are the parameters of its sub-pipeline; None: those of the run. ``entries``
+    belong to the tasks that contain the task, outermost first.
     """
 
     name: str

@@ -77,9 +77,10 @@ def _score(name: str, prefix: bytes) -> bytes:
 def owner_limit(maximum: int, connections: int, running: int) -> int:
     """Return how many requests an owner may have at the same time.
 
-    An owner may have no more requests than there are free connections (dynamic threshold of shared
-    buffers; Choudhury and Hahne, 1998): with N owners that want as many as possible, each gets one
-    of N + 1 shares, and one share remains for owners without requests.
+    An owner may have at most as many requests as there are free connections. This is the dynamic
+    threshold for shared buffers of Choudhury and Hahne (1998). If N owners send as many requests as
+    they can, each of them gets 1/(N + 1) of the connections. The remaining part is free for owners
+    without requests.
 
     >>> owner_limit(10, connections=20, running=0)
     10

@@ -8,17 +8,18 @@ from itertools import groupby, pairwise
 from .autoscaling import SAMPLE_SECONDS, LoadSample, ScalingRule
 
 # Samples within this time are merged.
-MERGED_SECONDS = 0.5
+MERGE_WITHIN_SECONDS = 0.5
 # Samples older than this matter only for the idle period, so at most two per minute are kept.
-EXACT_SECONDS = 600
+FULL_RESOLUTION_SECONDS = 600
 _MINUTE = 60
 
 
 class LoadHistory:
     """Recent samples of the load of an endpoint.
 
-    At the start and after a gap, the stable window is filled with the target load of ``wanted``
-    replicas, so that a manager that takes over does not change the number of replicas immediately.
+    The history starts, and restarts after a gap, as if ``wanted`` replicas had carried their
+    target load for the whole stable window. A manager that takes over therefore does not scale
+    immediately.
     """
 
     def __init__(self) -> None:
@@ -35,7 +36,7 @@ class LoadHistory:
             start = LoadSample(now - rule.stable_seconds, wanted * rule.load_per_replica)
             self._samples = [start, LoadSample(now, load)]
             return
-        if now - last.at < MERGED_SECONDS:
+        if now - last.at < MERGE_WITHIN_SECONDS:
             self._samples[-1] = LoadSample(last.at, max(last.load, load))
         elif load == last.load and len(self._samples) > 1 and self._samples[-2].load == load:
             # Of consecutive equal samples, only the first and the last are kept.
@@ -43,16 +44,16 @@ class LoadHistory:
         else:
             self._samples.append(LoadSample(now, load))
         self._drop_before(now - rule.window_seconds)
-        self._thin(now - max(EXACT_SECONDS, rule.stable_seconds))
+        self._thin(now - max(FULL_RESOLUTION_SECONDS, rule.stable_seconds))
 
     def begin_idle_period(self, start: float) -> None:
-        """Start the idle period at ``start`` or later."""
+        """Forget the load before ``start``, so that the idle period begins no earlier."""
         self._drop_before(start)
         if self._samples and self._samples[0].at < start:
             self._samples[0] = LoadSample(start, self._samples[0].load)
 
     def _drop_before(self, start: float) -> None:
-        """Drop samples before ``start``, except the last one, which is in force at ``start``."""
+        """Drop samples before ``start`` except the latest: its value still applies at ``start``."""
         dropped = sum(1 for _, following in pairwise(self._samples) if following.at <= start)
         del self._samples[:dropped]
 
@@ -63,8 +64,8 @@ class LoadHistory:
 
 
 def _per_minute(samples: Iterable[LoadSample]) -> list[LoadSample]:
-    """Return at most two samples for each minute: the largest load at the time of the first sample,
-    and the last sample, which may be in force for a long time.
+    """Return at most two samples per minute: one with the time of the first sample and the
+    maximum load of the minute, and the last sample, whose value may apply for a long time.
     """
     kept: list[LoadSample] = []
     for _, group in groupby(samples, key=lambda sample: sample.at // _MINUTE):

@@ -57,10 +57,11 @@ class RolloutRules:
 
     ``max_surge``, ``max_unavailable``: only for rolling updates. ``canary_percent``: only for
     canaries. ``is_automatic``: if false, blue-green and canary rollouts wait for a promotion. A new
-    revision is given up after ``max_failures`` failed replicas, if more than ``max_error_percent``
-    of its requests fail, or if the 99th percentile of its latency exceeds ``max_p99_ms``; None: not
-    checked. ``min_requests``: minimum number of requests for these checks; an automatic canary with
-    such a check also needs them for its promotion. ``min_seconds``: minimum time for which an
+    revision is given up in three cases: after ``max_failures`` failed replicas; if more than
+    ``max_error_percent`` of its requests fail; or if the 99th percentile of its latency exceeds
+    ``max_p99_ms``. A limit that is None is not checked. ``min_requests``: minimum number of
+    requests for the last two checks. An automatic canary with such a check is promoted only after
+    this number of requests. ``min_seconds``: minimum time for which an
     automatic canary is observed, from its first request.
     """
 

@@ -25,7 +25,7 @@ def check_cluster(size: int, mode: str) -> Mode:
     """
     if mode not in set(Mode):
         raise InvalidRequest(
-            f"{mode[:40]!r} is not a valid cluster_mode; valid are {', '.join(Mode)}",
+            f"{mode[:40]!r} is not a valid cluster_mode; use one of: {', '.join(Mode)}",
             field="cluster_mode",
         )
     if not 1 <= size <= MAX_KERNELS:

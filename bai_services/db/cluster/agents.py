@@ -158,7 +158,7 @@ class AgentStore:
                 )
             if engine is None:
                 raise NotFound(
-                    f"there is no resource group {group} that agent {agent_id} could join; "
+                    f"there is no resource group {group!r} that agent {agent_id} could join; "
                     f"create it first or start the agent with another group",
                     name=group,
                 )
@@ -308,7 +308,7 @@ class AgentStore:
                     sa.select(resource_groups.c.name).where(resource_groups.c.name == group)
                 )
                 if found is None:
-                    raise NotFound(f"there is no resource group {group}", name=group)
+                    raise NotFound(f"there is no resource group {group!r}", name=group)
             if changes:
                 await tx.execute(agents.update().where(agents.c.id == agent_id).values(changes))
             row = await _one(tx, agent_id)

@@ -73,7 +73,7 @@ class AgentJoinStore:
     async def add_invitation(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
         group = str(values["resource_group"])
         async with self._db.write() as tx:
-            with raise_on_violation(NotFound(f"there is no resource group {group}", name=group)):
+            with raise_on_violation(NotFound(f"there is no resource group {group!r}", name=group)):
                 await tx.execute(agent_invitations.insert().values(values))
             await record(tx, audit)
 

@@ -137,7 +137,7 @@ async def _check_group(tx: AsyncConnection, name: str) -> None:
         .values(created_at=resource_groups.c.created_at)
     )
     if not locked.rowcount:
-        raise NotFound(f"there is no resource group {name}", name=name)
+        raise NotFound(f"there is no resource group {name!r}", name=name)
 
 
 def _taken(name: str) -> AlreadyExists:

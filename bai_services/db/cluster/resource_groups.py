@@ -266,7 +266,7 @@ async def _one(tx: AsyncConnection, name: str, user: GroupFilter | None = None) 
 
 
 def _no_group(name: str) -> NotFound:
-    return NotFound(f"there is no resource group {name}, or you may not use it", name=name)
+    return NotFound(f"there is no resource group {name!r}, or you may not use it", name=name)
 
 
 async def _finish_change(tx: AsyncConnection, name: str, is_default: bool) -> ResourceGroup:

@@ -68,7 +68,8 @@ class LostAgents:
         self._times = times
         self._clock = clock
         self._lease = lease
-        # Whether a session may have a status text about a silent agent.
+        # False if no session can have a status text about a silent agent, so there is none to
+        # clear.
         self._may_be_marked = True
         self._loop = Loop("lost agents", self.step, TICK_SECONDS)
 
@@ -128,7 +129,8 @@ class LostAgents:
     async def _finish(self, row: SessionRow) -> None:
         """End a stopped session, or requeue it, after the Hub has stopped its server.
 
-        The Hub would report the old server as ready if the session were started again earlier.
+        If the session restarted while the old server was still running, the Hub would report that
+        server as ready.
         """
         if row.started_by != BY_AGENT and self._servers.hub.is_known:
             try:
@@ -147,7 +149,7 @@ class LostAgents:
             await self._lifecycle.try_apply(session_id, event, reason, **facts)
 
     async def _mark(self, row: SessionRow, text: str | CodedText) -> None:
-        """Set the status text, unless it is about something else than a silent agent."""
+        """Set the status text, but never overwrite one that is not about a silent agent."""
         is_own = (row.status_coded or {}).get("code") in SILENT_CODES
         if row.status_info != str(text) and (is_own or not row.status_info):
             await self._sessions.set_status_info(row.id, text)
@@ -157,7 +159,10 @@ class LostAgents:
 def _waiting_text(
     one: SessionOnLostAgent, options: LostAgentOptions, names: str
 ) -> CodedText | None:
-    """Return until when a session waits; None if its agents have only signed off."""
+    """Return the status text with the time at which the wait ends.
+
+    None if no agent is silent, because all of them have signed off.
+    """
     silent = [kernel for kernel in one.kernels if kernel.agent_status == AgentStatus.LOST]
     if not silent:
         return None

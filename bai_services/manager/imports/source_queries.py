@@ -11,7 +11,7 @@ from bai_services.core.listing import ListQuery
 
 
 def source_for(caller: Caller, source: str) -> str:
-    """Return the source of an import as the caller may read it."""
+    """Return the source of an import, without its query if the caller is a monitor."""
     return source.partition("?")[0] if caller.role is Role.MONITOR else source
 
 

@@ -13,7 +13,7 @@ from ..settings import MailServer
 COMMAND_TIMEOUT_SECONDS = 20.0
 TOTAL_TIMEOUT_SECONDS = 60.0
 _MAX_REPLY_CHARACTERS = 160
-# Reply code to any command if the mail server closes the connection.
+# SMTP reply 421: the server is closing the connection. It can be the reply to any command.
 CLOSING = 421
 
 

@@ -66,8 +66,9 @@ class Models:
     ) -> Page[ModelCard]:
         """Return a page of the visible models.
 
-        ``project``: the project whose quotas apply; default: the project of a new session.
-        ``is_fitting``: only models for which the quotas permit (True) or forbid (False) a replica.
+        ``project``: the project whose quotas apply; default: the project that a new session of
+        the caller would use. ``is_fitting``: True for models of which a
+        replica fits in the quotas, False for the other models, None for all models.
         """
         visible = authorizer.visibility(caller, "model.read")
         maxima = await self._maxima(caller, project)
@@ -123,7 +124,8 @@ class Models:
         Raises
         ------
         InvalidRequest
-            If the definition is not valid, or has no command and no runtime variant is given.
+            If the definition is missing or not valid, or if neither it nor ``spec`` gives a
+            command or runtime variant.
         BaiError
             The errors of ``Endpoints.create``.
         """

@@ -73,9 +73,10 @@ class CardRefresher:
         """
         changed, self._changed = self._changed, set()
         if changed:
-            await self._refresh(await self._store.folders(changed), is_counted=True)
+            await self._refresh(await self._store.folders(changed), computes_size=True)
             await self._store.mark_latest(changed)
-            # Frequent changes must not prevent the scan.
+            # Skip a recent scan, but never an overdue one: otherwise frequent changes would
+            # prevent all scans.
             if time.monotonic() < self._scanned_at + SCAN_SECONDS:
                 return
         self._scanned_at = time.monotonic()
@@ -85,12 +86,14 @@ class CardRefresher:
         await self._store.mark_latest()
         await self._store.clean_up()
 
-    async def _refresh(self, folders: Sequence[StoreFolder], *, is_counted: bool = False) -> None:
+    async def _refresh(
+        self, folders: Sequence[StoreFolder], *, computes_size: bool = False
+    ) -> None:
         for folder in folders:
             try:
                 await self.refresh(folder)
-                if is_counted or folder.etag is None:
-                    await self._count(folder.id)
+                if computes_size or folder.etag is None:
+                    await self._compute_size(folder.id)
             except (BaiError, OSError) as error:
                 # The next scan retries the refresh.
                 log.warning("the card of folder %s cannot be refreshed: %s", folder.id, error)
@@ -116,7 +119,7 @@ class CardRefresher:
         if etag != folder.etag or is_forced:
             await self._read(row, host, location, definition, readme, etag)
         if is_forced:
-            await self._count(row.id)
+            await self._compute_size(row.id)
 
     async def _read(
         self,
@@ -133,7 +136,7 @@ class CardRefresher:
         title = content.title or content.name or row.name
         await self._store.put(row.id, etag, replace(content, title=title), self._clock())
 
-    async def _count(self, folder_id: str) -> None:
+    async def _compute_size(self, folder_id: str) -> None:
         """Compute the size of a folder for its card."""
         for row in await self._folders.by_id(folder_id):
             with suppress(TimeoutError):  # the count continues in the background
@@ -141,12 +144,14 @@ class CardRefresher:
                     await self._quotas.usage(row, is_fresh=False)
 
     async def definition(self, folder_id: str) -> str | None:
-        """Return the current model definition in a ready folder; None if it has no definition."""
-        for row in await self._folders.by_id(folder_id):
-            host, location = self._hosts.get(row.host), location_of(row)
-            entry = await _entry(host, location, (FILE_NAME,))
-            return await _text(host, location, entry, MAX_BYTES + 1)
-        return None
+        """Return the current model definition; None if the folder is not ready or has none."""
+        rows = await self._folders.by_id(folder_id)
+        if not rows or rows[0].status is not VfolderStatus.READY:
+            return None
+        host, location = self._hosts.get(rows[0].host), location_of(rows[0])
+        entry = await _entry(host, location, (FILE_NAME,))
+        # One byte more than the limit, so that the parser rejects a longer file.
+        return await _text(host, location, entry, MAX_BYTES + 1)
 
 
 async def _entry(host: StorageHost, location: Location, names: Sequence[str]) -> Entry | None:

@@ -47,13 +47,17 @@ async def with_overrides(settings: Settings, database: Database) -> Settings:
         try:
             values[definition.field] = definition.parse(override.value)
         except InvalidRequest as error:
-            # Another version accepted the value; an invalid value must not prevent the start.
+            # Another version may have accepted this value. It must not prevent the manager from
+            # starting.
             log.error("a setting in the database is ignored: %s", error.message)
     return replace(settings, overridden=frozenset(values), **values)
 
 
 class Configuration:
-    """Reads and sets values in the database; superadmins may set them, monitors may read them."""
+    """Lists all settings and stores values in the database.
+
+    Superadmins may set values, monitors may read the settings.
+    """
 
     def __init__(self, context: ManagerContext, settings: Settings) -> None:
         self._store = ConfigurationStore(context.database)
@@ -89,7 +93,12 @@ class Configuration:
     async def unset(self, caller: Caller, variable: str) -> None:
         """Remove a value from the database; it remains in force until the manager is restarted.
 
-        Raises the errors of ``set``.
+        Raises
+        ------
+        NotFound
+            If there is no such setting.
+        Forbidden
+            If the setting cannot be changed here.
         """
         setting = _changeable(caller, variable)
         await self._store.remove(variable, await self._entry(caller, setting, None))

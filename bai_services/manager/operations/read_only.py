@@ -40,7 +40,7 @@ class ReadOnlyPeriods:
         self._periods = [each for each in current if each.mode == Mode.READ_ONLY]
 
     def require_writable(self, role: Role) -> None:
-        """Raise ``Unavailable`` if a user with this role may change nothing now."""
+        """Raise ``Unavailable`` if this role is read-only now because of maintenance."""
         if role in _WRITERS or not self._periods:
             return
         now = self._clock()

@@ -20,7 +20,7 @@ from ..clock import Clock
 from ..health import HealthCheck
 
 _LICENCE_CLASSIFIER = "License :: "
-# Packages whose builds contain JavaScript, and the lists of its licenses.
+# Python packages that bundle JavaScript, and the path of the license list in each.
 _LICENCE_LISTS = (
     ("bai_services", "webui/dist/third-party-licenses.json"),
     ("bai_labext", "labextension/static/third-party-licenses.json"),
@@ -78,7 +78,7 @@ def installed_packages() -> tuple[Package, ...]:
 def bundled_packages() -> tuple[Package, ...]:
     """Return the JavaScript packages in the built web UI and JupyterLab extension, by name.
 
-    The list of a package is written by its build; without a build there is no list.
+    The frontend build writes each list; a package that was not built contributes nothing.
     """
     found: set[Package] = set()
     for package, path in _LICENCE_LISTS:

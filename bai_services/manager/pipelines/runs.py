@@ -1,4 +1,4 @@
-"""Create, read, cancel and resume the runs of pipelines, and answer their approvals."""
+"""Create, read, cancel and resume pipeline runs, and approve or reject their tasks."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ _ANSWERS = {
 class PipelineRuns:
     """Manages runs. The user who creates a run owns it, and its tasks have this user's permissions.
 
-    Owners of pipelines, and members of a project with pipelines, create runs. Administrators may
-    cancel runs and answer approvals.
+    The owner of a pipeline may run it; every member of a project may run the project's pipelines.
+    Administrators may cancel runs and answer approvals.
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class PipelineRuns:
     ) -> PipelineRun:
         """Run a pipeline.
 
-        ``cause``: the schedule or trigger that creates the run. ``accepts_files``: the caller
-        accepts files that users with a lower role can change.
+        ``cause``: the schedule or trigger that creates the run. ``accepts_files``: run the
+        pipeline even if users with a lower role can change the files that it executes.
 
         Raises
         ------
@@ -115,7 +115,8 @@ class PipelineRuns:
         Conflict
             If the folder of the pipeline was removed.
         Forbidden
-            If the caller may not run the pipeline, or must accept its files.
+            If the caller may not run the pipeline, or users with a lower role can change its
+            files and ``accepts_files`` is false.
         QuotaExceeded
             If the caller has too many runs that have not ended.
         """
@@ -162,8 +163,10 @@ class PipelineRuns:
         path: tuple[str, ...],
         number: Iterator[int],
     ) -> SubPipeline:
-        """Read the sub-pipelines of a definition; ``path`` are the ids of the pipelines that
-        contain it, and ``number`` counts sub-pipelines.
+        """Read the sub-pipelines of a definition recursively.
+
+        ``path``: ids of the enclosing pipelines, outermost first, ending with this one.
+        ``number``: counter shared by the whole run, which limits the sub-pipelines.
 
         Raises
         ------
@@ -209,9 +212,12 @@ class PipelineRuns:
         return (await self.get(caller, key)).run
 
     async def resume(self, caller: Caller, key: str, *, accepts_files: bool = False) -> PipelineRun:
-        """Repeat the tasks of an ended run that have not succeeded, and all tasks after them.
+        """Restart an ended run.
 
-        ``accepts_files``: the caller accepts files that users with a lower role can change.
+        Repeat the tasks that did not succeed, and all tasks that depend on them.
+
+        ``accepts_files``: resume the run even if users with a lower role can change the files that
+        it executes.
 
         Raises
         ------

@@ -23,13 +23,15 @@ from .access import check_parameters, require
 from .pipelines import Pipelines
 
 # After a change of one of these fields, the next start is computed from the current time.
-_RHYTHM = frozenset({"start", "every_minutes", "time_zone"})
+_TIMING_FIELDS = frozenset({"start", "every_minutes", "time_zone"})
 _NULLABLE = frozenset({"start", "every_minutes"})
 
 
 class PipelineSchedules:
-    """Manages schedules. Users who may run a pipeline define their own schedules of it;
-    administrators may pause and delete.
+    """Manages schedules.
+
+    Users who may run a pipeline may create schedules for it. Only the owner may change a schedule;
+    administrators may also pause or delete it.
 
     ``key`` is the id of a schedule.
     """
@@ -120,12 +122,12 @@ class PipelineSchedules:
         if values.keys() - {"is_paused"} and row.owner_id != caller.user_id:
             raise Forbidden(
                 "only the owner may change a schedule; administrators may pause or delete it",
-                action="pipeline.write",
+                action="pipeline.manage",
             )
         now = self._clock()
         if "name" in values:
             check_slug("schedule", values["name"])
-        if values.keys() & _RHYTHM:
+        if values.keys() & _TIMING_FIELDS:
             values["anchor_at"] = now
         after = {**fields_of(row), **values}
         timing = _timing(after)
@@ -133,9 +135,9 @@ class PipelineSchedules:
         if "parameters" in values:
             pipeline = await self._pipelines.find(caller, row.pipeline_id)
             check_parameters(pipeline, values["parameters"])
-        if values.keys() & {*_RHYTHM, "is_paused"}:
+        if values.keys() & {*_TIMING_FIELDS, "is_paused"}:
             values["next_start_at"] = None if after["is_paused"] else timing.next_start(now)
-        details = self._audit.changes(fields_of(row), {**values, "parameters": None})
+        details = self._audit.changes(fields_of(row), values)
         entry = self._entry(caller, "change-schedule", row, **details)
         version = changes.get("version") or row.version
         await self._store.update(row, version, values, entry)

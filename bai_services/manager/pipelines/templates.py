@@ -31,7 +31,7 @@ _FIELDS = (
 
 @functools.cache
 def built_in_templates() -> Sequence[PipelineTemplate]:
-    """Return the templates that this package contains, by name; parse them once per process."""
+    """Return the built-in templates, sorted by name. They are parsed once per process."""
     folder = files(__package__).joinpath("built_in")
     texts = [file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".yaml")]
     parsed = [(parse_pipeline(text), text) for text in texts]
@@ -56,8 +56,10 @@ def built_in_templates() -> Sequence[PipelineTemplate]:
 
 
 class PipelineTemplates:
-    """Manages templates. Users save their own, and administrators those of projects, which all
-    members see.
+    """Manages templates.
+
+    Users save their own templates. Administrators save project templates, which all members of
+    the project see.
 
     ``key`` is an id, or the name of a template that the caller sees.
     """
@@ -77,8 +79,9 @@ class PipelineTemplates:
         return page_of(found, query, _FIELDS)
 
     async def get(self, caller: Caller, key: str) -> PipelineTemplate:
-        """Return a template with its definition; an own template precedes a built-in one of the
-        same name.
+        """Return a template with its definition.
+
+        If several templates have the name, the caller's own takes precedence.
 
         Raises
         ------
@@ -101,7 +104,7 @@ class PipelineTemplates:
         Raises
         ------
         InvalidRequest
-            If the definition is not valid; the details contain the line.
+            If the definition is not valid; the error details contain the line number.
         AlreadyExists
             If the owner has a template with that name.
         QuotaExceeded

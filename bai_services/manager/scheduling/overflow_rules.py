@@ -1,4 +1,4 @@
-"""Manage the overflow rules of projects."""
+"""Manage overflow rules, which move a project's waiting sessions to another resource group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..context import ManagerContext
 class OverflowRules:
     """Manages rules. Domain admins set the rules of their projects; members may read them.
 
-    Domain admins cannot change rules of superadmins.
+    Domain admins cannot change a rule that a superadmin created or last changed.
     """
 
     def __init__(

@@ -21,8 +21,8 @@ MAX_RECENT_REQUESTS = 2_000
 class PlacementTraining:
     """Computes placement tables in a thread, one resource group at a time.
 
-    The scheduler uses new tables after its next full read. For a group without computed tables, it
-    uses default tables for the agents.
+    New tables take effect at the scheduler's next full (non-incremental) read of the database.
+    Until a group has computed tables, the scheduler uses default tables for its agents.
     """
 
     def __init__(self, store: QueueStore, lease: Lease) -> None:

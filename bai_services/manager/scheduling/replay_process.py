@@ -82,7 +82,8 @@ async def run_replay(task: ReplayTask, on_progress: OnProgress) -> FullCompariso
 async def _exchange(process: Process, content: bytes, on_progress: OnProgress) -> bytes | None:
     """Send the task and return the result; None if the process ended without a result."""
     assert process.stdin is not None and process.stdout is not None
-    # A process that failed has closed its input; its exit status says why.
+    # If the process has already failed, its stdin is closed. Ignore that here; the caller
+    # evaluates the exit status.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         process.stdin.write(content)
         await process.stdin.drain()
@@ -94,10 +95,10 @@ async def _exchange(process: Process, content: bytes, on_progress: OnProgress) -
     return None
 
 
-def _too_large(task: ReplayTask, what: str) -> TooLarge:
+def _too_large(task: ReplayTask, limit: str) -> TooLarge:
     count = len(task.record.sessions)
     return TooLarge(
-        f"the replay of {counted(count, 'sessions')} exceeds its limit of {what}; choose a shorter "
+        f"the replay of {counted(count, 'sessions')} exceeded its {limit} limit; choose a shorter "
         "period or fewer policies",
         sessions=count,
     )

@@ -39,8 +39,10 @@ class DefinitionFiles:
     async def request_defaults(
         self, caller: Caller, folder: str, path: str, variant: str
     ) -> dict[str, object]:
-        """Return the defaults for a variant from ``deployment-config.yaml``, in the directory of
-        the model definition; else from ``service-definition.toml``; empty without both files.
+        """Return the defaults for a variant from a file in the directory of the model definition.
+
+        The file is ``deployment-config.yaml`` or, if it does not exist,
+        ``service-definition.toml``. If neither exists, the result is empty.
         """
         directory, _, _ = path.rpartition("/")
         for name, parse in (

@@ -1,8 +1,9 @@
-"""Failures of replicas that gateways report.
+"""Check replicas that gateways have reported as failed.
 
 The manager checks such a replica itself before it removes the replica from the routing table. A
-gateway that cannot reach a replica stops using it at once, but must not take it from the other
-gateways: the manager would find it healthy again, and its state would flap.
+gateway that cannot reach a replica stops using it at once, but must not remove it for the other
+gateways: if only that gateway's connection is broken, the manager's next check would restore the
+replica, and its state would flap.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class FailureReports:
         await self._probes.close()
 
     async def _passed(self, replica: Probed) -> None:
-        """Leave the replica to the gateways that can reach it."""
+        """Do nothing: the replica is healthy, so gateways that can reach it keep using it."""
 
     async def _failed(self, replica: Probed) -> None:
         text = TextTemplate.REPLICA_UNHEALTHY.text().as_json()

@@ -1,7 +1,7 @@
 """Health checks of replicas that do not serve yet, and of those that gateways report as failed.
 
-Gateways check the serving replicas. The routing table contains a replica only after a passed check
-of the manager, so a rollout does not depend on a running gateway.
+Gateways check the serving replicas. The manager must check a replica successfully before it
+enters the routing table, so a rollout does not depend on a running gateway.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .replica_launch import ReplicaSecrets
 MAX_CONCURRENT = 512
 # Checks may hang until their timeout: one owner's checks must not delay those of others.
 MAX_PER_OWNER = 16
-# Checks of a new replica are repeated at this interval, so that it serves soon.
+# Delay before a failed check is repeated; short, so that a new replica serves soon.
 REPEAT_SECONDS = 0.25
 
 
@@ -53,7 +53,7 @@ class HealthProbes:
         self._passed = passed
         self._failed = failed
         self._calls = BackgroundCalls(MAX_CONCURRENT, MAX_PER_OWNER)
-        self._repeated: dict[str, asyncio.TimerHandle] = {}  # by replica
+        self._retry_timers: dict[str, asyncio.TimerHandle] = {}  # by replica
         self._session: ClientSession | None = None
 
     def begin(
@@ -64,11 +64,11 @@ class HealthProbes:
         repeats: int = 0,
         protocol: Protocol = Protocol.HTTP,
     ) -> None:
-        """Start a check of a replica, unless one is running or a limit is reached; repeat a failed
-        check up to ``repeats`` times.
+        """Start a check of a replica. Do nothing if one is running or a concurrency limit is
+        reached. A failed check is repeated up to ``repeats`` times.
         """
-        if (repeated := self._repeated.pop(replica.id, None)) is not None:
-            repeated.cancel()
+        if (timer := self._retry_timers.pop(replica.id, None)) is not None:
+            timer.cancel()
         if self._calls.may_begin(replica.id, owner_id):
             check = self._check(replica, owner_id, health, repeats, protocol)
             self._calls.begin(replica.id, owner_id, check)
@@ -79,9 +79,9 @@ class HealthProbes:
 
     async def close(self) -> None:
         await self._calls.close()
-        for repeated in self._repeated.values():
-            repeated.cancel()
-        self._repeated.clear()
+        for timer in self._retry_timers.values():
+            timer.cancel()
+        self._retry_timers.clear()
         if self._session is not None:
             await self._session.close()
 
@@ -93,17 +93,17 @@ class HealthProbes:
         repeats: int,
         protocol: Protocol,
     ) -> None:
-        check = self._speaks_grpc if protocol is Protocol.GRPC else self._is_healthy
+        check = self._is_grpc_healthy if protocol is Protocol.GRPC else self._is_healthy
         if await check(replica, health):
             await self._passed(replica)
         elif repeats:
-            self._repeated[replica.id] = asyncio.get_running_loop().call_later(
+            self._retry_timers[replica.id] = asyncio.get_running_loop().call_later(
                 REPEAT_SECONDS, self.begin, replica, owner_id, health, repeats - 1, protocol
             )
         elif self._failed is not None:
             await self._failed(replica)
 
-    async def _speaks_grpc(self, replica: Probed, health: HealthCheck) -> bool:
+    async def _is_grpc_healthy(self, replica: Probed, health: HealthCheck) -> bool:
         url, secret = URL(replica.url), self._secrets.of(replica.revision_id)
         try:
             found = await grpc_health.check(

@@ -153,8 +153,9 @@ class EndpointRunner:
         self._loop.wake()
 
     async def drain(self, session_id: str, reason: CodedText) -> ReplicaDrain | None:
-        """Let a replica finish its requests before its session is stopped; return None if the
-        session is not a serving replica.
+        """Let a replica finish its requests before its session is stopped.
+
+        Return None if the session is not a serving replica.
         """
         is_changed = await self._store.drain(
             session_id, reason.as_json(), self._clock(), _UNHURRIED_DRAINS

@@ -151,8 +151,8 @@ class Kernels:
     ) -> list[bool | BaiError]:
         """Process reports on work items; outdated reports are ignored.
 
-        Return for each report whether the agent may remove the kernel, because its session has
-        ended; or an error: NotFound if the session is not on that agent, InvalidRequest if the kind
+        The result has one element for each report. True: the agent may remove the kernel, because
+        its session has ended. NotFound: the session is not on that agent. InvalidRequest: the kind
         of work or the state is unknown.
         """
         results: list[bool | BaiError] = [False] * len(reports)

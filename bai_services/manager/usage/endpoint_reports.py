@@ -28,8 +28,8 @@ _NAMED = {
 class EndpointReportRequest:
     """The parameters of a report.
 
-    ``until`` None means now. ``user`` is the username of the owner of endpoints; ``is_own``: only
-    the caller's endpoints; ``endpoint``: only the endpoint with this id or name. The report
+    ``until``: None means now. ``user``: only endpoints of the owner with this username. ``is_own``:
+    only the caller's endpoints. ``endpoint``: only the endpoint with this id or name. The report
     contains the ``limit`` groups with the most requests.
     """
 

@@ -201,7 +201,7 @@ async def test_replay_process_over_its_time_limit_is_killed(
     monkeypatch.setattr(replay_process, "WALL_SECONDS", 0.05)
     admin = await api.client("admin")
     answer = await result_of(admin, await admin.post(PATH, an_hour(api)), "failed")
-    assert "exceeds its limit of time; choose a shorter period" in answer["replay"]["error"]
+    assert "exceeded its time limit; choose a shorter period" in answer["replay"]["error"]
 
 
 async def test_killed_process_is_not_reported_as_too_slow(api: Api) -> None:

@@ -217,7 +217,8 @@ async def test_retry_without_the_approved_folder_needs_an_approval(
     assert (again["status"], again["folder_id"], again["problem"]) == ("requested", None, "")
     await run_imports(api)
     assert (await importer.get("/vfolders", project="models"))["items"] == []
-    # An administrator restarts it at once, and so does its user if the policy permits it.
+    # A retry by an administrator needs no approval, nor does a retry by the user if the policy
+    # permits member imports.
     await importer.post(f"{path}/approval", {})
     assert (await ended(api, user, made))["status"] == "failed"
     assert (await importer.post(f"{path}/retry", {}))["status"] == "queued"
@@ -240,7 +241,7 @@ async def test_user_who_has_left_the_store_cannot_retry_an_import(
         await user.post(f"/model-imports/{made['id']}/retry", {})
 
 
-async def test_retry_does_not_replace_another_folder_of_the_name(
+async def test_retry_does_not_replace_another_folder_with_the_same_name(
     api: Api, importer: Client, hub: ModelHub
 ) -> None:
     hub.wrong = {"w/model.bin"}
@@ -280,7 +281,8 @@ async def test_interrupted_import_continues(
         received(size_bytes)
         transfer.cancel()
 
-    transfer.file_complete = stop_after_first  # type: ignore[method-assign]  # a kill in between
+    # Simulate a manager that is killed after the first file.
+    transfer.file_complete = stop_after_first  # type: ignore[method-assign]
     await manager.models.runner.run(row, transfer)
     interrupted = await importer.get(f"/model-imports/{made['id']}")
     assert interrupted["status"] == "running"
@@ -430,12 +432,12 @@ async def test_import_to_a_full_disk_frees_it(
     api: Api, importer: Client, hub: ModelHub, small_disk: Path, is_filled_later: bool
 ) -> None:
     filler = small_disk / "filler"
+    free = disk_usage(small_disk).free
     hub.files["w/model.bin"] = LARGE * 12
     if is_filled_later:
         hub.before_content = lambda: filler.write_bytes(bytes(2 * MIB))
     else:
         filler.write_bytes(bytes(2 * MIB))
-    free = disk_usage(small_disk).free
     made = await importer.post("/model-imports", {"repository": "org/tiny"})
     failed = await ended(api, importer, made)
     assert (failed["status"], failed["problem_coded"]["code"]) == ("failed", "import-storage-full")

@@ -139,6 +139,14 @@ async def test_wrong_definition_is_shown_with_its_line(
     assert "no model-definition.yaml" in card["problem"]
 
 
+async def test_folder_in_the_trash_has_no_definition(api: Api, admin: Client) -> None:
+    key = await make(api, admin, "tiny")
+    refresher = api.world.manager.models.refresher
+    assert await refresher.definition(key) is not None
+    await admin.delete(f"/vfolders/{key}")
+    assert await refresher.definition(key) is None
+
+
 async def test_changes_by_sessions_are_found_by_the_scan(
     api: Api, admin: Client, user: Client
 ) -> None:

@@ -103,7 +103,7 @@ async def test_session_is_not_stopped_after_an_outage_of_the_manager(
     await session_server.report(115)
     session_server.wait(300)
     assert await session_server.status() == "RUNNING"
-    # The second report is ignored, because its last activity is earlier than that of the first.
+    # The second report is ignored: the manager already knows of later activity.
     await session_server.report(100)
     await session_server.report(1000)
     assert await session_server.status() == "RUNNING"
@@ -120,7 +120,8 @@ async def test_owner_extends_the_idle_timeout(api: Api, agent: FakeAgent, user: 
     assert session["idle_ends_at"] == extended["idle_ends_at"]
     ends, began = (datetime.fromisoformat(session[n]) for n in ("idle_ends_at", "started_at"))
     assert ends - began == timedelta(seconds=550)
-    # The owner's request counts as activity. The session's report does not include this activity.
+    # The owner's request counts as activity, even though the session server's reports (500 s
+    # idle) do not include it.
     session_server.wait(250)
     await session_server.report(500)
     assert await session_server.status() == "RUNNING"

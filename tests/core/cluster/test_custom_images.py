@@ -44,7 +44,7 @@ def test_names_of_images_are_valid_for_every_owner(
 ) -> None:
     image = custom_image_name(host, owner, check_custom_name(name), str(custom_id))
     assert canonical_image(image) == image
-    # Without a registry, no public registry is asked for the image.
+    # Without a configured registry the host is localhost, so Docker never queries Docker Hub.
     assert registry_host(image) == (host or "localhost")
 
 
@@ -55,22 +55,31 @@ def test_invalid_names_are_rejected(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "labels",
+    "labels, reason",
     [
-        {"ai.backend.role": "SYSTEM"},
-        {"": "x"},
-        {"a": "x" * 5000},
-        {"a\n": "x"},
-        {"a": "\0"},
-        {str(number): "" for number in range(33)},
+        pytest.param({"ai.backend.role": "SYSTEM"}, "belong to the platform", id="platform label"),
+        pytest.param({"": "x"}, "label '' is not valid", id="empty name"),
+        pytest.param({"a": "x" * 5000}, "label 'a' is not valid", id="too long"),
+        pytest.param({"a\n": "x"}, "is not valid", id="control character in the name"),
+        pytest.param({"a": "\0"}, "label 'a' is not valid", id="NUL in the value"),
+        pytest.param({str(n): "" for n in range(33)}, "at most 32 labels", id="too many"),
     ],
 )
-def test_invalid_labels_are_rejected(labels: dict[str, str]) -> None:
-    with pytest.raises(InvalidRequest):
+def test_invalid_labels_are_rejected(labels: dict[str, str], reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=reason):
         check_commit_labels(labels)
 
 
-def test_a_work_item_with_a_path_in_place_of_an_id_is_rejected() -> None:
-    item = {"id": "w", "session_id": "../x", "kernel_id": "k", "image": "i"}
-    with pytest.raises(InvalidRequest):
-        CommitRequest.from_json(item)
+VALID_ITEM = {
+    "id": "w",
+    "session_id": "11111111-1111-1111-1111-111111111111",
+    "kernel_id": "22222222-2222-2222-2222-222222222222",
+    "image": "i",
+}
+
+
+@pytest.mark.parametrize("field", ["session_id", "kernel_id"])
+def test_a_work_item_with_a_path_in_place_of_an_id_is_rejected(field: str) -> None:
+    CommitRequest.from_json(VALID_ITEM)
+    with pytest.raises(InvalidRequest, match="badly formed"):
+        CommitRequest.from_json({**VALID_ITEM, field: "../x"})

@@ -97,7 +97,9 @@ def test_invalid_service_ports_are_rejected(text: str, part: str) -> None:
         pytest.param(
             labels(nonsense="1"), "unknown label", id="unknown label with the prefix ai.backend"
         ),
-        pytest.param(labels(features="batch fly"), "'fly': valid are batch", id="unknown feature"),
+        pytest.param(
+            labels(features="batch fly"), "'fly': use one of: batch", id="unknown feature"
+        ),
         pytest.param({"ai.backend.min-cuda": "new"}, "12.4", id="invalid version"),
         pytest.param(labels(role="BOSS"), "COMPUTE", id="unknown role"),
         pytest.param(

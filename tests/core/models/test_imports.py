@@ -113,24 +113,34 @@ def test_description_of_a_model() -> None:
     assert (card.license, card.author) == ("mit", "")
 
 
+def with_file(name: str, **fields: Any) -> dict[str, Any]:
+    return answer(siblings=[{"rfilename": name, **fields}])
+
+
 @pytest.mark.parametrize(
-    "wrong",
+    "wrong, reason",
     [
-        [],
-        answer(sha="main"),
-        answer(siblings=None),
-        answer(siblings=[{"rfilename": "../x"}]),
-        answer(siblings=[{"rfilename": "/x"}]),
-        answer(siblings=[{"rfilename": "a\\b"}]),
-        answer(siblings=[{"rfilename": "\ud800"}]),
-        answer(siblings=[{"rfilename": "x", "size": -1}]),
-        answer(siblings=[{"rfilename": "x", "size": 10**4000}]),
-        answer(siblings=[{"rfilename": "x", "lfs": {"size": 1.5}}]),
-        answer(siblings=[{"rfilename": f"f{n}"} for n in range(2001)]),
+        pytest.param([], "not an object", id="list"),
+        pytest.param(answer(sha="main"), "no commit", id="branch in place of a commit"),
+        pytest.param(answer(siblings=None), "no list of files", id="no files"),
+        pytest.param(with_file("../x"), "name of a file is not valid", id="parent directory"),
+        pytest.param(with_file("/x"), "name of a file is not valid", id="absolute path"),
+        pytest.param(with_file("a\\b"), "name of a file is not valid", id="backslash"),
+        pytest.param(with_file("\ud800"), "name of a file is not valid", id="lone surrogate"),
+        pytest.param(with_file("x", size=-1), "size of a file is not valid", id="negative size"),
+        pytest.param(with_file("x", size=10**4000), "size of a file is not valid", id="huge size"),
+        pytest.param(
+            with_file("x", lfs={"size": 1.5}), "size of a file is not valid", id="fractional size"
+        ),
+        pytest.param(
+            answer(siblings=[{"rfilename": f"f{n}"} for n in range(2001)]),
+            "more than 2000 files",
+            id="too many files",
+        ),
     ],
 )
-def test_wrong_description_is_rejected(wrong: object) -> None:
-    with pytest.raises(ValueError, match=r"answer|file|model"):
+def test_wrong_description_is_rejected(wrong: object, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         parse_info(wrong)
 
 

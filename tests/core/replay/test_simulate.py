@@ -128,7 +128,7 @@ def test_policy_accepts_the_options_of_a_resource_group() -> None:
         ({"order": "fifo"}, "policy p: order: unknown field"),
         (
             {"scheduler": "best"},
-            "'best' is not a valid scheduler; valid are fifo, lifo, drf, fair-share",
+            "'best' is not a valid scheduler; use one of: fifo, lifo, drf, fair-share",
         ),
         ({"scheduler": ["fifo"]}, "is not a valid scheduler"),
         ({"scheduler_opts": []}, None),

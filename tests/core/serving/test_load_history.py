@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bai_services.core.serving.autoscaling import LoadSample, ScalingRule, desired_replicas
-from bai_services.core.serving.load_history import EXACT_SECONDS, LoadHistory
+from bai_services.core.serving.load_history import FULL_RESOLUTION_SECONDS, LoadHistory
 
 NOW = 1_900_000_020.0
 RULE = ScalingRule(min_replicas=0, max_replicas=50, target=10, utilization=0.7)
@@ -38,7 +38,7 @@ def test_decision_is_that_with_all_samples(levels: list[float], ready: int, want
 def test_memory_is_bounded_and_the_idle_period_is_known() -> None:
     rule = ScalingRule(0, 5, idle_seconds=3600)
     busy = history_of([second % 2 for second in range(5000)], rule)
-    assert len(busy.samples) <= EXACT_SECONDS + 2 * 3600 // 60 + 4
+    assert len(busy.samples) <= FULL_RESOLUTION_SECONDS + 2 * 3600 // 60 + 4
     assert len(history_of([3.0] * 5000, rule).samples) <= 3600 // 60 + 3
     for seconds, replicas in ((3590, 1), (3680, 0)):
         loads = [1.0, *[0.0] * seconds]

@@ -146,12 +146,27 @@ async def test_refused_run_is_explained(scheduled: Scheduled) -> None:
     assert "needed needs a value" in (await scheduled.get())["last_message"]
 
 
+async def test_audit_log_contains_exactly_the_changed_fields(scheduled: Scheduled) -> None:
+    key = (await scheduled.create(parameters={"epochs": 5}))["id"]
+
+    async def changes() -> dict[str, Any]:
+        admin = await scheduled.api.client("admin")
+        entries = await admin.get("/audit-log", action="pipeline.change-schedule", sort="-id")
+        return dict(entries["items"][0]["details"]["changes"])
+
+    await scheduled.change(key, is_paused=True)
+    assert set(await changes()) == {"is_paused", "next_start_at"}
+    await scheduled.change(key, parameters={"epochs": 6})
+    assert await changes() == {"parameters": {"before": {"epochs": 5}, "after": {"epochs": 6}}}
+
+
 async def test_administrators_only_pause_and_delete(scheduled: Scheduled) -> None:
     key = (await scheduled.create())["id"]
     path = f"/pipeline-schedules/{key}"
     admin, other = await scheduled.api.client("admin"), await scheduled.api.client("user2")
-    with pytest.raises(Forbidden, match="only the owner"):
+    with pytest.raises(Forbidden, match="only the owner") as refused:
         await admin.patch(path, {"every_minutes": 5})
+    assert refused.value.details["action"] == "pipeline.manage"
     assert (await admin.patch(path, {"is_paused": True}))["is_paused"]
     with pytest.raises(BaiError, match="no schedule"):
         await other.patch(path, {"is_paused": False})

@@ -10,7 +10,11 @@ from typing import Any
 
 
 class PlanOutcome(StrEnum):
-    """How a plan ended; ``dropped``: the plan no longer helped; running victims continue."""
+    """How a plan ended.
+
+    ``started``: the session was started. ``dropped``: the plan no longer helped; victims that still
+    run continue.
+    """
 
     STARTED = "started"
     DROPPED = "dropped"

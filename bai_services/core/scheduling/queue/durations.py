@@ -60,13 +60,13 @@ class Durations(Mapping[str, Sequence[int]]):
         return len(self._latest)
 
     def quantile(self, kind: str, part: float, elapsed: float = 0.0) -> Learned | None:
-        """Return the quantile ``part`` (0 to 1) of the total run time of a session of a kind.
+        """Return the quantile ``part`` (0 to 1) of the total run times of sessions of a kind.
 
         The session has run ``elapsed`` seconds so far. If ``elapsed`` is not 0, only ended sessions
-        that ran longer are considered. If there are fewer than ``_MIN_SAMPLES`` of them, the result
-        is twice the elapsed time for every ``part``: without other information, the remaining time
-        is as likely to be longer than the elapsed time as shorter. The result is None if no session
-        of the kind has ended.
+        that ran longer are considered. With fewer than ``_MIN_SAMPLES`` of these, the result is
+        twice the elapsed time for every ``part``: if nothing else is known, the remaining time is
+        as likely to be longer than the elapsed time as it is to be shorter. The result is None if
+        no session of the kind has ended.
         """
         ordered = self._ordered(kind)
         if not ordered:
@@ -79,7 +79,7 @@ class Durations(Mapping[str, Sequence[int]]):
         return Learned(float(ordered[at]), longer)
 
     def median(self, kind: str, elapsed: float = 0.0) -> Learned | None:
-        """Return the median of the total run time of a session of a kind; see ``quantile``."""
+        """Return the median total run time of sessions of a kind; see ``quantile``."""
         return self.quantile(kind, 0.5, elapsed)
 
 

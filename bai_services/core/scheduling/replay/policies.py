@@ -41,7 +41,7 @@ class ReplayPolicy:
         unknown = sorted(map(str, set(document) - {SCHEDULER, OPTIONS}))
         if unknown:
             raise InvalidRequest(
-                f"policy {name}: {', '.join(unknown)[:200]}: unknown field; valid are "
+                f"policy {name}: {', '.join(unknown)[:200]}: unknown field; use only "
                 f"{SCHEDULER} and {OPTIONS}",
                 field=unknown[0],
             )
@@ -49,7 +49,7 @@ class ReplayPolicy:
         if not isinstance(order, str) or order not in set(Order):
             raise InvalidRequest(
                 f"policy {name}: {shown(order)!r} is not a valid {SCHEDULER}; "
-                f"valid are {', '.join(Order)}",
+                f"use one of: {', '.join(Order)}",
                 field=SCHEDULER,
             )
         options = document.get(OPTIONS) or {}

@@ -60,8 +60,8 @@ class RecordedSession:
     ``placed_at`` is the time of the last placement; None: never placed, or pending again.
     ``freed_at`` is the time at which the resources were released; None: still in use. ``ended_at``
     is the end of a session that is no longer live. ``ready_at`` is the earliest possible start: the
-    later of the ``starts_at`` of a batch session and the end of its last dependency; None without
-    both. ``is_blocked``: a dependency has not ended with success.
+    requested start (``starts_at``) or the end of the last dependency, whichever is later. It is
+    None if the session has neither. ``is_blocked``: a dependency has not ended with success.
     """
 
     id: str

@@ -18,7 +18,7 @@ const TASKS = [
   task('report', 'fit')
 ];
 
-test('dependencies join tasks of the same level', () => {
+test('edges connect only tasks of the same level', () => {
   expect(shownEdges(TASKS).map(({ source, target }) => `${source} ${target}`)).toEqual([
     'prepare fit',
     'fit/train fit/deep',
@@ -43,15 +43,18 @@ test('tasks of a sub-pipeline are inside the containing task', () => {
     ['fit/deep', 'fit'],
     ['fit/deep/score', 'fit/deep']
   ] as const) {
+    expect(place(inner).x).toBeGreaterThan(0);
+    expect(place(inner).y).toBeGreaterThan(0);
     expect(place(inner).x + place(inner).width).toBeLessThan(place(outer).width);
     expect(place(inner).y + place(inner).height).toBeLessThan(place(outer).height);
   }
+  expect(place('fit/deep').x).toBeGreaterThan(place('fit/train').x + place('fit/train').width);
   // The next task is outside.
   expect(place('report').x).toBeGreaterThan(place('fit').x + place('fit').width);
   expect(place('fit').x).toBeGreaterThan(place('prepare').x + place('prepare').width);
 });
 
-test('task runs are nested, also without the containing task', () => {
+test('task runs are nested even if the containing task has no run of its own', () => {
   const names = (rows: readonly { label: string; children?: readonly unknown[] }[]): unknown[] =>
     rows.map(({ label, children }) =>
       children ? [label, names(children as { label: string }[])] : label
@@ -67,7 +70,7 @@ test('task runs are nested, also without the containing task', () => {
   expect(isInside('fit-2', 'fit')).toBe(false);
 });
 
-test('a mapped task is from the cache if all of its runs are', () => {
+test('a mapped task counts as cached only if all of its runs are cached', () => {
   const run = (index: number, is_cached: boolean) => ({
     task: 'fit',
     index,

@@ -26,6 +26,12 @@ test.each(['', 'a b', 'ä', '-a', 'a'.repeat(31)])('%j is not a valid prefix', t
   expect(PREFIX.test(text)).toBe(false);
 });
 
+test('a host may have up to 253 characters', () => {
+  expect(HOST.test('students.informatik.uni-example.de')).toBe(true);
+  expect(HOST.test('a'.repeat(253))).toBe(true);
+  expect(HOST.test('a'.repeat(254))).toBe(false);
+});
+
 test('an underscore is valid in a prefix, but not in a host', () => {
   expect(PREFIX.test('a_1')).toBe(true);
   expect(HOST.test('a_1.org')).toBe(false);

@@ -1,4 +1,6 @@
 import { visible } from '../i18n/userText';
 
-/** A name or text of a user or program; it cannot reorder or imitate adjacent text. */
+/** Text from a user or program. Invisible and bidirectional characters in it cannot affect the
+ * adjacent text or imitate it.
+ */
 export const UserText = ({ text }: { text: string }) => <bdi>{visible(text)}</bdi>;

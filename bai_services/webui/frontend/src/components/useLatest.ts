@@ -1,6 +1,6 @@
 import { useCallback, useLayoutEffect, useRef } from 'react';
 
-/** Return a function that stays the same and calls the `action` of the latest rendering. */
+/** Return a callback with a stable identity that calls the `action` of the latest render. */
 export function useLatest<A extends unknown[], R>(action: (...args: A) => R): (...args: A) => R {
   const latest = useRef(action);
   useLayoutEffect(() => {

@@ -1,4 +1,4 @@
-/** Parse the rows of a text with separated cells (RFC 4180); empty rows are omitted.
+/** Parse CSV or TSV text (RFC 4180). Cells are trimmed and empty rows are omitted.
  *
  * @param maxRows maximum number of rows; later rows are not parsed
  * @throws SyntaxError with the number of the row that cannot be read

@@ -12,7 +12,9 @@ interface TryButtonProps {
   onError: (error: Error) => void;
 }
 
-/** Start a replica of the form's settings that no client can call, and show why it is unhealthy. */
+/** Start a replica with the settings of the form, unreachable for clients, and show whether it
+ * becomes healthy.
+ */
 export function TryButton({ read, onError }: TryButtonProps) {
   const { t } = useTranslation();
   const start = useTry();

@@ -4,7 +4,7 @@ import { defined, textIn } from '../../components/list/listSearch';
 const TABS = ['runs', 'comparison', 'templates', 'schedules', 'triggers'] as const;
 const FORMS = ['new', 'edit', 'start'] as const;
 
-/** State of the page in the URL, without default values; see `TABS`. */
+/** URL search parameters of the pipelines page; defaults are omitted. `tab` is one of `TABS`. */
 export interface PipelinesSearch extends EntitySearch {
   /** The open dialog; `edit` and `start` refer to the pipeline `item`. */
   form?: (typeof FORMS)[number];

@@ -16,7 +16,8 @@ export interface Series {
 }
 
 export const PREFIX = /^[a-z0-9][a-z0-9._-]{0,29}$/i;
-export const HOST = /^[a-z0-9][a-z0-9.-]{0,29}$/i;
+// DNS limits a name to 253 characters.
+export const HOST = /^[a-z0-9][a-z0-9.-]{0,252}$/i;
 
 /** Numbered names; the numbers are padded with zeros to the same width. */
 export function namesOf({ prefix, count }: Series): string[] {
@@ -27,7 +28,9 @@ export function namesOf({ prefix, count }: Series): string[] {
   );
 }
 
-/** The addresses of a series; of more than `MAX_SHOWN`, only the first two, "…" and the last. */
+/** The addresses of a series. A series longer than `MAX_SHOWN` is abbreviated to the first two,
+ * "…" and the last.
+ */
 export function preview(series: Series): string[] {
   const addresses = namesOf(series).map(name => `${name}@${series.host}`);
   const last = addresses.at(-1);
