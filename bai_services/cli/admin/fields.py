@@ -41,6 +41,8 @@ class Field:
     is_immutable: bool = False  # can be set only at creation
     is_update_only: bool = False  # cannot be set at creation
     is_required: bool = False
+    # Values that mean "no limit"; texts for users show these words instead of the value.
+    unlimited: tuple[int | None, ...] = ()
 
     @property
     def option(self) -> str:
