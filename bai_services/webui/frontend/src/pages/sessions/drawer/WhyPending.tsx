@@ -13,7 +13,12 @@ export function WhyPending({ session }: { session: Session }) {
   const { t, i18n } = useTranslation();
   const { data: why, error, refetch } = useQuery(whyQuery(session.id));
   if (error) {
-    return <ErrorNotice error={error} onRetry={() => void refetch()} />;
+    return (
+      <>
+        <ErrorNotice error={error} onRetry={() => void refetch()} />
+        <p>{statusText(i18n, session)}</p>
+      </>
+    );
   }
   if (!why) {
     return <Skeleton active paragraph={{ rows: 2 }} />;
