@@ -201,3 +201,22 @@ async def test_sidebar_shows_the_selected_page(opened: Opener[Shell]) -> None:
     box = await link.bounding_box()
     assert box is not None
     assert 0 <= box["y"] <= viewport["height"] - box["height"]
+
+
+async def test_group_of_the_sidebar_is_closed_with_the_keyboard_and_stays_closed(
+    opened: Opener[Shell],
+) -> None:
+    ui = await opened(Shell, "admin", "/start")
+    nav = ui.page.get_by_role("navigation", name="Pages")
+    group = nav.get_by_role("menuitem", name="Administration")
+    users = nav.get_by_role("link", name="Users")
+    await users.wait_for()
+    assert await group.get_attribute("aria-expanded") == "true"
+    await group.focus()
+    await ui.page.keyboard.press("Enter")
+    await users.wait_for(state="hidden")
+    await ui.page.reload()
+    await group.and_(ui.page.locator("[aria-expanded=false]")).wait_for()
+    # The group of the current page is open.
+    await navigate(ui, "users")
+    await users.wait_for()
