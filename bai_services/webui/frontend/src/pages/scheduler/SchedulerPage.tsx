@@ -1,4 +1,4 @@
-import { Alert, Flex, Segmented, Select, Skeleton, Tabs, Typography } from 'antd';
+import { Alert, Empty, Flex, Segmented, Select, Skeleton, Tabs, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
@@ -24,7 +24,7 @@ export function SchedulerPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const { data: me } = useQuery(meQuery);
-  const { data: groups } = useQuery(groupNamesQuery);
+  const { data: groups, error, refetch } = useQuery(groupNamesQuery);
   const group = search.group ?? groups?.[0];
   const range = search.range ?? DEFAULT_RANGE;
   const change = (changes: SchedulerSearch) =>
@@ -54,6 +54,9 @@ export function SchedulerPage() {
           style={{ minWidth: 140 }}
         />
       </Flex>
+      {error && !groups && <ErrorNotice error={error} onRetry={() => void refetch()} />}
+      {!groups && !error && <Skeleton active />}
+      {groups?.length === 0 && <Empty description={t('entities.none')} />}
       {group && (
         <Tabs
           activeKey={search.view ?? 'queue'}
