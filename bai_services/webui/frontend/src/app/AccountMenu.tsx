@@ -77,6 +77,7 @@ export function AccountMenu({ hasName }: { hasName: boolean }) {
   return (
     <>
       <Dropdown
+        autoFocus
         trigger={['click']}
         menu={{ items, selectable: true, selectedKeys: [`theme-${mode}`] }}
       >

@@ -49,6 +49,7 @@ export function Header(props: { hasMenuButton: boolean; onMenu: () => void }) {
           {isWide && <span style={{ color: token.colorTextDescription }}>{t('palette.hint')}</span>}
         </Button>
         <Dropdown
+          autoFocus
           trigger={['click']}
           menu={{
             selectable: true,

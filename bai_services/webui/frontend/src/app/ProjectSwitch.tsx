@@ -19,6 +19,7 @@ export function ProjectSwitch({ hasName }: { hasName: boolean }) {
   }
   return (
     <Dropdown
+      autoFocus
       trigger={['click']}
       menu={{
         selectable: true,

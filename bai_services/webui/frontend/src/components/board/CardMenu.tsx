@@ -24,6 +24,7 @@ export function CardMenu({ title }: { title: string }) {
   };
   return (
     <Dropdown
+      autoFocus
       trigger={['click']}
       menu={{
         items: [

@@ -35,6 +35,7 @@ export function CardTools<T extends object>(props: CardToolsProps<T>) {
     <>
       {orders.length > 0 && (
         <Dropdown
+          autoFocus
           trigger={['click']}
           menu={{
             items: orders,

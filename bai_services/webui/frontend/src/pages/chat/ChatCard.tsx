@@ -98,6 +98,7 @@ function CardHead({ card, endpoint, endpoints }: CardHeadProps) {
             onClick={() => setConfiguring(true)}
           />
           <Dropdown
+            autoFocus
             trigger={['click']}
             menu={{
               items: [

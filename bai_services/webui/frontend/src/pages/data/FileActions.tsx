@@ -60,7 +60,7 @@ export function FileActions({ directory, entry, canWrite }: FileActionsProps) {
   ];
   return (
     <>
-      <Dropdown trigger={['click']} menu={{ items }}>
+      <Dropdown autoFocus trigger={['click']} menu={{ items }}>
         <Button
           type="text"
           size="small"

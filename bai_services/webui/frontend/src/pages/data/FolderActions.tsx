@@ -89,6 +89,7 @@ export function FolderActions({ folder }: { folder: Folder }) {
   return (
     <>
       <Dropdown
+        autoFocus
         trigger={['click']}
         menu={{
           items: actions.map(key => ({

@@ -39,6 +39,7 @@ export function RecentSessions({ onChoose }: SourceProps) {
   const sessions = recent.data?.items ?? [];
   return (
     <Dropdown
+      autoFocus
       trigger={['click']}
       disabled={sessions.length === 0}
       menu={{

@@ -60,6 +60,7 @@ export function Conversions({ text, name, onImport }: ConversionsProps) {
         </Upload>
       )}
       <Dropdown
+        autoFocus
         trigger={['click']}
         menu={{
           items: FORMATS.map(key => ({ key, label: t(`pipelines.format-${key}`) })),

@@ -13,6 +13,7 @@ import { QueueTable, RunningTable } from './SchedulerTables';
 import type { SchedulerSearch, View } from './search';
 import { RANGES, type Range } from './timeScale';
 import { Timeline } from './Timeline';
+import { replacesData } from '../../data/connection';
 
 const route = getRouteApi('/scheduler');
 const DEFAULT_RANGE: Range = '6h';
@@ -104,7 +105,7 @@ export function SchedulerPage() {
 function GroupSchedule(props: { group: string; range: Range; mayChange: boolean }) {
   const { t } = useTranslation();
   const { data: schedule, error, refetch } = useQuery(scheduleQuery(props.group));
-  if (error) {
+  if (replacesData(error, schedule)) {
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
   }
   if (!schedule) {

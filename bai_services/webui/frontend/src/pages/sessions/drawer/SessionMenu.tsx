@@ -69,7 +69,7 @@ export function SessionMenu({ session }: { session: Session }) {
   }
   return (
     <>
-      <Dropdown trigger={['click']} menu={{ items }}>
+      <Dropdown autoFocus trigger={['click']} menu={{ items }}>
         <Button>{t('sessions.more')}</Button>
       </Dropdown>
       {field === 'size' && <ResizeDialog session={session} onClose={() => setField(undefined)} />}

@@ -64,6 +64,7 @@ export const ResourcePanel = memo(function ResourcePanel({ group, onGroup }: Res
               aria-label={t('dashboard.refresh', { title })}
             />
             <Dropdown
+              autoFocus
               trigger={['click']}
               menu={{
                 selectable: true,
