@@ -220,3 +220,17 @@ async def test_group_of_the_sidebar_is_closed_with_the_keyboard_and_stays_closed
     # The group of the current page is open.
     await navigate(ui, "users")
     await users.wait_for()
+
+
+async def test_menus_of_buttons_are_used_with_the_keyboard(opened: Opener[Shell]) -> None:
+    ui = await opened(Shell, "admin", "/start")
+    button = ui.page.get_by_role("button", name="Account: admin")
+    await button.focus()
+    await ui.page.keyboard.press("Enter")
+    focused = ui.page.locator("[role=menuitem]:focus")
+    await focused.wait_for()
+    first = await focused.inner_text()
+    await ui.page.keyboard.press("ArrowDown")
+    await focused.filter(has_not_text=first).wait_for()
+    await ui.page.keyboard.press("Escape")
+    await button.and_(ui.page.locator(":focus")).wait_for()
