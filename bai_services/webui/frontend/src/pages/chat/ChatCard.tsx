@@ -14,6 +14,7 @@ import { ChatInput } from './ChatInput';
 import { ChatMessage } from './ChatMessage';
 import { chatStore } from './chatStore';
 import { chatCurlOf, chatPythonOf } from './request';
+import { onMenuKeyDown } from '../../components/menuKeys';
 
 interface ChatCardProps {
   card: Card;
@@ -101,6 +102,7 @@ function CardHead({ card, endpoint, endpoints }: CardHeadProps) {
             autoFocus
             trigger={['click']}
             menu={{
+              onKeyDown: onMenuKeyDown,
               items: [
                 {
                   key: 'curl',
