@@ -115,8 +115,8 @@ class HomePage(SessionsPage, HomeHandler):
 class ServerPage(SessionsPage, UserUrlHandler):
     """The address of a server that does not run.
 
-    If its session is waiting, for example after a preemption, the page says so and links to it
-    instead of offering a start.
+    If the server belongs to a session that waits, for example after a preemption, or has ended, the
+    page says so and links to the session instead of offering a start.
     """
 
     def render_template(self, name: str, sync: bool = False, **ns: Any) -> Any:
@@ -128,8 +128,15 @@ class ServerPage(SessionsPage, UserUrlHandler):
         # A waiting session can be without a server in the Hub; ``server_name`` is then empty.
         path = self.path_kwargs.get("user_path") or ""
         server = path.lstrip("/").partition("/")[0]
-        waiting = (await self.unstarted_sessions(ns["user"].name)).get(server)
-        return str(await super().render_template("not_running.html", waiting=waiting, **ns))
+        owner = ns["user"].name
+        waiting = (await self.unstarted_sessions(owner)).get(server)
+        ended = None
+        if waiting is None and server:
+            # A server has one session after another; the last one is the newest.
+            ended = next(reversed(await self.sessions([owner], sorted(ENDED), [server])), None)
+        return str(
+            await super().render_template("not_running.html", waiting=waiting, ended=ended, **ns)
+        )
 
 
 class SpawnPage(OwnerOnlyStartMixin, SessionsPage, SpawnHandler):

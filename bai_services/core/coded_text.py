@@ -253,10 +253,7 @@ class TextTemplate(Enum):
         "resource group {name}"
     )
     BATCH_TIMEOUT = "BATCH_TIMEOUT_EXCEEDED: ran for more than {maximum_seconds}, its batch_timeout"
-    LIFETIME = (
-        "SESSION_LIFETIME_EXCEEDED: ran for more than {maximum_seconds}, the maximum of keypair "
-        "policy {name}"
-    )
+    LIFETIME = "lifetime: at most {maximum_seconds}, the limit of keypair policy {name}"
     IDLE_TIMEOUT = (
         "idle-timeout: unused for {maximum_seconds}, the maximum of keypair policy {name}"
     )
@@ -266,10 +263,7 @@ class TextTemplate(Enum):
     )
     METRIC_BELOW = "{metric} {value} (threshold {limit})"
     IDLE_NETWORK = "idle-timeout: unused for {maximum_seconds}, the maximum of idle checker {name}"
-    IDLE_LIFETIME = (
-        "SESSION_LIFETIME_EXCEEDED: ran for more than {maximum_seconds}, the maximum of idle "
-        "checker {name}"
-    )
+    IDLE_LIFETIME = "lifetime: at most {maximum_seconds}, the limit of idle checker {name}"
     PREEMPTED_BY_PRIORITY = (
         "preempted: a session with a priority above {priority} needs the resources of resource "
         "group {group}"

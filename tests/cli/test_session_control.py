@@ -153,6 +153,21 @@ async def test_keep_alive_prints_the_end_of_the_idle_timeout(
     assert "idle_ends_at" in every.stdout
 
 
+async def test_keep_alive_of_a_session_that_stops_anyway_fails(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    await bai("session", "create", "lab1", "-r", "cpu=1", "-r", "mem=1g", by="user")
+    await bring_to_running(api, agent, "lab1")
+    update = ("admin", "keypair-policy", "update", "default")
+    await bai(*update, "--max-session-lifetime-seconds", "600", by="admin")
+    kept = await bai("session", "keep-alive", "lab1", by="user")
+    assert kept.code == 1
+    assert "lab1 still stops in 9 min" in kept.stderr
+    assert (
+        "used or not: lifetime: at most 10min, the limit of keypair policy default" in kept.stderr
+    )
+
+
 async def test_sessions_of_a_file_are_created_in_bulk(bai: Bai, tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bai_services.cli import output
-from bai_services.cli.sessions.info import status_text, stop_text
+from bai_services.cli.sessions.info import coming_stop, status_text, stop_text
 from bai_services.cli.sessions.wait_reasons import position_and_reasons
 from bai_services.cli.sessions.waiting import (
     _LiveLine,
@@ -372,9 +372,21 @@ def test_times_of_an_explanation_are_relative_and_local(monkeypatch: pytest.Monk
 
 
 def test_exit_code_of_a_stopped_session_does_not_look_like_a_success() -> None:
-    session = {"status": "TERMINATED", "result": "failure", "exit_code": 0}
+    session = {"status": "TERMINATED", "type": "batch", "result": "failure", "exit_code": 0}
     assert status_text(session) == "FAILED"
     assert status_text({**session, "exit_code": 143}) == "FAILED (143)"
+
+
+def test_interactive_session_that_a_rule_stops_has_not_failed() -> None:
+    session = {"status": "TERMINATED", "type": "interactive", "result": "failure", "exit_code": 0}
+    assert status_text(session) == "TERMINATED"
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(45.5, "in 45 s: idle"), (7200, "")])
+def test_list_shows_the_stops_of_the_next_half_hour(seconds: float, shown: str) -> None:
+    ends_at = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+    rule = {"ends_at": ends_at, "reason": "idle"}
+    assert coming_stop({"preemption": None, "end_rule": rule}) == shown
 
 
 def test_announced_stop_has_its_time_and_reason() -> None:

@@ -185,6 +185,12 @@ async def test_home_page_lists_a_pending_session_without_buttons(
     await page.wait_for_url(f"**/sessions?**session={session['id']}")
     checked(rest.delete(f"/sessions/{session['id']}"), 202)
     wait_for(rest, session["id"], "CANCELLED")
+    # A bookmark of an ended session leads to the reason of its end.
+    await page.goto(f"{hub.url}/user/user/{server}/lab")
+    await page.get_by_role("heading", name="Session ended").wait_for()
+    assert await page.locator("#start").count() == 0
+    await page.locator(f'a[data-bai-ended][href="{session["page"]}"]').click()
+    await page.get_by_role("dialog").get_by_text("stopped by user").first.wait_for()
 
 
 @pytest.mark.browser

@@ -160,7 +160,7 @@ async def test_each_rule_stops_the_sessions_that_it_describes_and_no_others(
         "idle-timeout: unused for 1min, the maximum of idle checker network",
         r"idle-utilization: cpu_util [0-9.]+% \(threshold 5%\), net \d+ B/s \(threshold 20000 "
         r"B/s\) in 90% of the samples of 1min; idle checker load",
-        "SESSION_LIFETIME_EXCEEDED: ran for more than 1min, the maximum of idle checker lifetime",
+        "lifetime: at most 1min, the limit of idle checker lifetime",
     ]
     for session, reason in zip(stopped, reasons, strict=True):
         assert re.fullmatch(reason, session["status_info"]), session["status_info"]

@@ -19,6 +19,7 @@ from bai_services.db.sessions.deadlines import DeadlineStore, Overdue
 from bai_services.db.sessions.dependencies import DependencyStore
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.tables import accounts, cluster
+from bai_services.manager.audit import Audit
 from bai_services.manager.events import Events
 from bai_services.manager.scheduling.lease import Lease
 from bai_services.manager.sessions.lifecycle import Lifecycle
@@ -46,7 +47,7 @@ def deadlines_on(
         store or DeadlineStore(database),
         DependencyStore(database),
         lifecycle,
-        PlannedStops(lifecycle),
+        PlannedStops(lifecycle, Audit(database, later)),
         later,
         lease=lease or Lease(LeaseStore(database), later, seconds=600),
     )

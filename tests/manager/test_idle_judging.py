@@ -22,6 +22,8 @@ from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
 from bai_services.db.tables import accounts, idle_checks
 from bai_services.db.tables import sessions as tables
+from bai_services.db.tables.accounts import audit_log
+from bai_services.manager.audit import Audit
 from bai_services.manager.events import Events
 from bai_services.manager.metrics import Metrics
 from bai_services.manager.scheduling.lease import Lease
@@ -61,7 +63,10 @@ class IdleSimulation:
         return IdleJudging(
             IdleCheckStore(database),
             UsageSampleStore(database),
-            PlannedStops(Lifecycle(SessionStore(database), Events(), lambda: self.now)),
+            PlannedStops(
+                Lifecycle(SessionStore(database), Events(), lambda: self.now),
+                Audit(database, lambda: self.now),
+            ),
             lambda: self.now,
             lease=lease or self.lease,
             metrics=Metrics(),
@@ -70,16 +75,19 @@ class IdleSimulation:
 
     async def add_session(self, name: str) -> str:
         """Start a session; return its id."""
-        await self.world.sessions.enqueue(self.world.new_session(name), NOW)
-        await self.world.run_pass()
-        (row,) = await self.world.sessions.in_status(Status.SCHEDULED)
-        view = await self.world.sessions.view(row.id)
-        await self.world.sessions.move(row.id, Event.DISPATCHED, NOW)
-        await self.world.kernels.set_injection(row.id, view.kernels[0].id, INJECTION, None)
-        for event in (Event.PREPARED, Event.STARTED):
-            await self.world.sessions.move(row.id, event, NOW)
-        self.kernels[row.id] = view.kernels[0].id
+        row, _ = await self.world.sessions.enqueue(self.world.new_session(name), NOW)
+        await self.start(row.id)
         return row.id
+
+    async def start(self, session_id: str) -> None:
+        """Place and start a pending session."""
+        await self.world.run_pass()
+        view = await self.world.sessions.view(session_id)
+        await self.world.sessions.move(session_id, Event.DISPATCHED, self.now)
+        await self.world.kernels.set_injection(session_id, view.kernels[0].id, INJECTION, None)
+        for event in (Event.PREPARED, Event.STARTED):
+            await self.world.sessions.move(session_id, event, self.now)
+        self.kernels[session_id] = view.kernels[0].id
 
     async def add_checker(
         self,
@@ -138,6 +146,14 @@ class IdleSimulation:
         view = await self.world.sessions.view(session_id)
         return [check.stored for check in view.idle_checks]
 
+    async def stored(self, session_id: str) -> Any:
+        """Return the only stored result for a session, which need not run."""
+        async with self.world.database.read() as tx:
+            found = await tx.execute(
+                sa.select(idle_checks.session_idle_checks).filter_by(session_id=session_id)
+            )
+            return found.one()
+
     async def decisions(self) -> list[tuple[str, bool]]:
         page = await self.checkers.decisions(ListQuery())
         return [(decision.session, decision.is_dry_run) for decision in page.items]
@@ -170,10 +186,35 @@ async def test_idle_session_is_warned_and_stopped(simulation: IdleSimulation) ->
     assert row.status_coded is not None
     assert row.status_coded["code"] == "idle-utilization"
     assert await simulation.decisions() == [("idle", False)]
-    # The results of a session that no longer runs are deleted.
+    async with simulation.world.database.read() as tx:
+        (entry,) = await tx.execute(sa.select(audit_log).filter_by(action="session.stop"))
+    assert (entry.actor, entry.entity_id, entry.owner_id) == ("manager", idle, row.owner_id)
+    assert entry.details == {"name": "idle", "reason": row.status_info}
+    # The results of an ended session are deleted.
+    await simulation.world.sessions.move(idle, Event.EXITED, simulation.now)
+    await simulation.judging.step()
     async with simulation.world.database.read() as tx:
         stored = await tx.scalars(sa.select(idle_checks.session_idle_checks.c.session_id))
         assert set(stored) == {busy}
+
+
+@pytest.mark.parametrize("offset", [0, 4, 11])
+async def test_last_warning_is_shown_for_its_full_time(
+    simulation: IdleSimulation, offset: float
+) -> None:
+    session = await simulation.add_session("lab")
+    simulation.advance(offset)
+    settings = CheckerSettings(300, thresholds={"cpu_util": 5}, warnings_seconds=(60,))
+    await simulation.add_checker(settings)
+    shown: list[float] = []
+    while await simulation.status(session) is Status.RUNNING:
+        await simulation.use(15, lab=1)
+        for check in await simulation.checks(session):
+            left = check.ends_at and (check.ends_at - simulation.now).total_seconds()
+            shown += [left] if left is not None and left <= 60 else []
+    # The stop follows at a step after the announced end.
+    assert shown[:4] == [60, 45, 30, 15]
+    assert shown[4:] in ([], [0])
 
 
 async def test_session_is_not_stopped_because_of_a_gap(simulation: IdleSimulation) -> None:
@@ -323,6 +364,20 @@ async def test_keep_alives_are_limited(simulation: IdleSimulation) -> None:
     assert await simulation.status(session) is Status.TERMINATING
 
 
+async def test_dry_run_uses_up_no_keep_alive(simulation: IdleSimulation) -> None:
+    session = await simulation.add_session("lab")
+    settings = CheckerSettings(300, thresholds={"cpu_util": 5}, max_keep_alives=1)
+    await simulation.add_checker(settings)
+    await simulation.add_checker(settings, scope=("project", "p1"), is_dry_run=True)
+    await simulation.use(285, lab=1)
+    assert await simulation.store.keep_alive(session, simulation.now) == 1
+    checks = await simulation.checks(session)
+    assert {check.is_dry_run: check.keep_alives for check in checks} == {False: 1, True: 0}
+    assert {check.ends_at for check in checks} == {None}
+    with pytest.raises(Conflict, match="allows another keep-alive"):
+        await simulation.store.keep_alive(session, simulation.now)
+
+
 async def test_session_can_be_excluded_only_if_the_checker_allows_it(
     simulation: IdleSimulation,
 ) -> None:
@@ -338,6 +393,42 @@ async def test_session_can_be_excluded_only_if_the_checker_allows_it(
     await simulation.add_checker(scope=("project", "p1"))
     await simulation.use(180, lab=1)
     assert await simulation.status(session) is Status.TERMINATING
+
+
+async def test_preempted_session_stays_excluded_and_its_keep_alives_stay_used(
+    simulation: IdleSimulation,
+) -> None:
+    session = await simulation.add_session("lab")
+    open_settings = CheckerSettings(
+        300, thresholds={"cpu_util": 5}, allows_exclusion=True, max_keep_alives=1
+    )
+    await simulation.add_checker(open_settings)
+    await simulation.use(285, lab=1)
+    await simulation.store.keep_alive(session, simulation.now)
+    await simulation.use(285, lab=1)
+    await simulation.world.sessions.move(session, Event.PREEMPTED, simulation.now)
+    await simulation.judging.step()
+    await simulation.world.sessions.move(session, Event.REQUEUED, simulation.now)
+    await simulation.judging.step()
+    check = await simulation.stored(session)
+    assert (check.status, check.ends_at, check.keep_alives) == ("not-checked", None, 1)
+    # What is already reset is not written again at each step.
+    assert await simulation.store.stored() == []
+
+    await simulation.start(session)
+    await simulation.use(285, lab=1)
+    (check,) = await simulation.checks(session)
+    assert (check.status, check.keep_alives) == ("idle", 1)
+    with pytest.raises(Conflict, match="allows another keep-alive"):
+        await simulation.store.keep_alive(session, simulation.now)
+    await simulation.store.exclude(session, True)
+    for event in (Event.PREEMPTED, Event.REQUEUED):
+        await simulation.world.sessions.move(session, event, simulation.now)
+        await simulation.judging.step()
+    await simulation.start(session)
+    await simulation.use(600, lab=1)
+    assert await simulation.status(session) is Status.RUNNING
+    assert [each.is_excluded for each in await simulation.checks(session)] == [True]
 
 
 async def test_session_that_was_excluded_for_a_moment_is_warned_again(
@@ -390,7 +481,7 @@ async def test_lifetime_checker_names_the_strictest_rule(simulation: IdleSimulat
     await simulation.use(735)
     assert await simulation.status(session) is Status.TERMINATING
     row = await simulation.world.sessions.find(session)
-    assert row.status_info.endswith("the maximum of idle checker session-lifetime-domain")
+    assert row.status_info.endswith("the limit of idle checker session-lifetime-domain")
 
 
 @pytest.mark.parametrize(("check", "is_stopped"), [("resources", True), ("policy", False)])

@@ -11,10 +11,11 @@ import yaml
 
 from bai_services.core.bounded_yaml import load_yaml
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest
+from bai_services.core.sessions.idle_checks.checkers import CheckerType
 from bai_services.core.sessions.lifecycle import ENDED, Result, SessionType, Status
 from bai_services.core.sessions.suspensions import DEFAULT_SECONDS, MAX_SECONDS
 
-from .. import output
+from .. import output, units
 from ..command import Connection, connected, did_you_mean, example, json_option, segment
 from .wait_reasons import position_text
 from .waiting import print_result, wait_for_status
@@ -130,13 +131,26 @@ async def keep_alive(connection: Connection, name: str, *, as_json: bool) -> Non
     path = f"/sessions/{segment(name)}"
     found = await connection.client.post(f"{path}/activity", {})
     session = await connection.client.get(path)
-    if any(check["type"] != "session-lifetime" for check in session["idle_checks"]):
+    if _checks_of_use(session):
         session = await connection.client.post(f"{path}/idle-checks/keep-alive")
-    ends_at = found["idle_ends_at"]
+    ends_at, rule = found["idle_ends_at"], session["end_rule"]
+    if rule is not None and not (ends_at or _checks_of_use(session)):
+        when, why = units.relative_text(rule["ends_at"]), units.with_local_times(rule["reason"])
+        raise Conflict(f"session {name} still stops {when}, used or not: {why}", session=name)
     effect = f"is stopped at {ends_at} unless it is used" if ends_at else "has no idle timeout"
-    for check in session["idle_checks"]:
-        effect += f"; {check['keep_alives_left']} keep-alives left for {check['checker']}"
+    for check in _checks_of_use(session):
+        left = check["keep_alives_left"]
+        effect += f"; {left} keep-alive{'' if left == 1 else 's'} left for {check['checker']}"
     output.print_done(f"{name} {effect}", found, as_json=as_json)
+
+
+def _checks_of_use(session: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the checks that stop a session because it is not used."""
+    return [
+        check
+        for check in session["idle_checks"]
+        if check["type"] != CheckerType.LIFETIME and not check["is_dry_run"]
+    ]
 
 
 @click.command(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 from rich.text import Text
 
 from bai_services.core.resources import CPU, MEM
+from bai_services.core.sessions.idle import WARNING_TIME
 from bai_services.core.sessions.lifecycle import ENDED, Result, SessionType, Status
 
 from .. import output, units
@@ -81,8 +83,12 @@ def session_screen(connection: Connection, session: Mapping[str, Any]) -> Screen
 
 
 def status_text(session: Mapping[str, Any]) -> str:
-    """Return the status of a session; if its command has failed, ``FAILED`` and the exit code."""
-    if session["status"] != Status.TERMINATED or session["result"] != Result.FAILURE:
+    """Return the status of a session; if its command has failed, ``FAILED`` and the exit code.
+
+    An interactive session that is stopped by a rule has not failed.
+    """
+    is_failed = session["type"] == SessionType.BATCH and session["result"] == Result.FAILURE
+    if session["status"] != Status.TERMINATED or not is_failed:
         return str(session["status"])
     code = _exit_code(session)
     return "FAILED" if code is None else f"FAILED ({code})"
@@ -186,6 +192,17 @@ def _add_preemption(screen: Screen, session: Mapping[str, Any]) -> None:
     if session["restart_count"]:
         screen.add("Restarts", f"{session['restart_count']} after preemption")
     screen.add("Stops", stop_text(session))
+
+
+def coming_stop(session: Mapping[str, Any]) -> str:
+    """Return when and why a running session is stopped soon; empty if no stop is near."""
+    if preemption := stop_text(session):
+        return preemption
+    rule = session["end_rule"]
+    ends_at = units.parse_time(rule and rule["ends_at"])
+    if ends_at is None or ends_at - datetime.now(UTC) > WARNING_TIME:
+        return ""
+    return f"{units.relative_text(rule['ends_at'])}: {units.with_local_times(rule['reason'])}"
 
 
 def stop_text(session: Mapping[str, Any]) -> str:

@@ -42,7 +42,7 @@ from .control import (
 )
 from .devices import devices
 from .exec import cp, exec_
-from .info import info, status_text, stop_text
+from .info import coming_stop, info, status_text
 from .live_output import events, follow_log, top
 from .log_search import search_logs
 from .preview import print_preview
@@ -201,7 +201,7 @@ async def list_(
         for item in page["items"]:
             item["resources"] = units.slots(item["requested"])
             item["status"] = status_text(item)
-            if stop := stop_text(item):
+            if stop := coming_stop(item):
                 item["status_info"] = f"stops {stop}"
     if name or project or status:
         empty = "no session matches the filters"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.audit import AuditEntry
 from bai_services.core.coded_text import CodedText
 from bai_services.core.errors import InvalidTransition, NotFound
 from bai_services.core.sessions.kernel_group import MAIN
@@ -27,6 +28,7 @@ from bai_services.core.sessions.lifecycle import (
 from bai_services.core.sessions.suspensions import keeps_home
 
 from .. import bulk
+from ..audit import record
 from ..scheduling import ledger
 from ..tables.folders import vfolder_mounts
 from ..tables.sessions import kernels, sessions, status_history
@@ -41,7 +43,7 @@ TEXT_LIMIT = 1024
 
 @dataclass(frozen=True, slots=True)
 class TransitionValues:
-    """Values to write with a transition.
+    """Values and the audit entry to write with a transition.
 
     If ``status_info`` is None, ``reason`` is written instead. For the other fields, None leaves the
     column unchanged.
@@ -58,6 +60,8 @@ class TransitionValues:
     notices: Sequence[str] = field(default_factory=tuple)
     is_requeued_at_end: bool | None = None
     started_by: str | None = None
+    # Returns the audit entry of the transition for the session.
+    audit: Callable[[SessionRow], AuditEntry] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +238,9 @@ async def _write(tx: AsyncConnection, steps: Sequence[_Step], at: datetime) -> f
         },
         at,
     )
+    for step in steps:
+        if step.facts.audit is not None:
+            await record(tx, step.facts.audit(step.row))
     of_kernels = [(step.row.id, _kernel_values(step.facts)) for step in steps]
     await _update_each(tx, _MAIN_KERNEL, [(key, values) for key, values in of_kernels if values])
     for step in steps:

@@ -36,7 +36,7 @@ idle_checker_bindings = sa.Table(
     sa.UniqueConstraint("checker_id", "scope", "scope_id"),
 )
 
-# The last result of each checker for each running session, with the users' settings.
+# The last result of each checker for each live session that has run, with the users' settings.
 session_idle_checks = sa.Table(
     "session_idle_checks",
     metadata,

@@ -201,7 +201,7 @@ def session_services(
     overflow = OverflowStore(database)
     overflow_targets = OverflowTargets(overflow, UsagePriceStore(database))
     templates = Templates(context, projects)
-    planned_stops = PlannedStops(lifecycle, drain_replica)
+    planned_stops = PlannedStops(lifecycle, audit, drain_replica)
     return SessionServices(
         sessions=sessions,
         options=Options(

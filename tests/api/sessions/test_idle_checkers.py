@@ -193,7 +193,7 @@ async def test_strictest_limit_is_named(api: Api, agent: FakeAgent, user: Client
     assert "idle checker long" in rule["reason"]
     await admin.patch("/keypair-policies/default", {"max_session_lifetime_seconds": 3600})
     rule = (await user.get("/sessions/lab1"))["end_rule"]
-    assert rule["reason"].endswith("the maximum of keypair policy default")
+    assert rule["reason"].endswith("the limit of keypair policy default")
     started = datetime.fromisoformat(session["started_at"])
     assert datetime.fromisoformat(rule["ends_at"]) == started + timedelta(hours=1)
 

@@ -26,7 +26,7 @@ from bai_services.core.sessions.idle_checks.judging import CheckStatus
 from bai_services.core.sessions.idle_checks.pressure import WaitingSession
 from bai_services.core.sessions.idle_checks.replay import RecordedSession
 from bai_services.core.sessions.idle_checks.usage_table import DeviceFacts, KernelFacts
-from bai_services.core.sessions.lifecycle import SessionType, Status
+from bai_services.core.sessions.lifecycle import LIVE, SessionType, Status
 
 from ...database import Database
 from ...integrity import insert_ignoring
@@ -157,8 +157,14 @@ class IdleCheckStore:
             ]
 
     async def stored(self) -> list[StoredCheck]:
+        """Return all results, except those that `write` has reset until their session runs."""
+        is_reset = sa.and_(
+            sessions.c.status.in_(_RUNS_LATER),
+            session_idle_checks.c.status == CheckStatus.NOT_CHECKED,
+        )
+        select = sa.select(*CHECK_COLUMNS).join_from(session_idle_checks, sessions)
         async with self._db.read() as tx:
-            return [StoredCheck(*row) for row in await tx.execute(sa.select(*CHECK_COLUMNS))]
+            return [StoredCheck(*row) for row in await tx.execute(select.where(~is_reset))]
 
     async def write(
         self,
@@ -168,19 +174,18 @@ class IdleCheckStore:
     ) -> None:
         """Store changed results, delete removed results, and add decisions; keep users' settings.
 
+        A removed result of a session that will run again, because it was preempted or suspended,
+        is reset instead: the session stays excluded, and its keep-alives stay used.
+
         For each checker and session, keep only the first decision and the first dry-run decision.
         """
         if not (changed or removed or decisions):
             return
         async with self._db.write() as tx:
             if removed:
-                await tx.execute(
-                    session_idle_checks.delete().where(
-                        session_idle_checks.c.session_id == sa.bindparam("of_session"),
-                        session_idle_checks.c.checker_id == sa.bindparam("of_checker"),
-                    ),
-                    [{"of_session": key[0], "of_checker": key[1]} for key in sorted(removed)],
-                )
+                keys = [{"of_session": key[0], "of_checker": key[1]} for key in sorted(removed)]
+                await tx.execute(_RESET_CHECK, keys)
+                await tx.execute(_DELETE_CHECK, keys)
             if changed:
                 # A session or checker may have been deleted since it was judged.
                 live_sessions = await _existing_sessions(
@@ -254,38 +259,43 @@ class IdleCheckStore:
     async def keep_alive(self, session_id: str, at: datetime) -> int:
         """Restart the windows of a session; return the number of checkers that allow this.
 
+        Dry runs stop nothing: their windows restart too, but they use up no keep-alive.
+
         Raises
         ------
         Conflict
-            If no checker allows another keep-alive.
+            If no checker that may stop the session allows another keep-alive.
         """
         async with self._db.write() as tx:
             viewed = (await read_checks(tx, [session_id])).get(session_id, [])
             kept = 0
             for check in viewed:
-                most = check.checker.settings.max_keep_alives
                 if check.checker.type is CheckerType.LIFETIME:
                     continue
+                keep = session_idle_checks.update().where(
+                    session_idle_checks.c.session_id == session_id,
+                    session_idle_checks.c.checker_id == check.checker.id,
+                )
+                restarted = {
+                    "kept_alive_at": at,
+                    "status": CheckStatus.ACTIVE,
+                    "ends_at": None,
+                    "is_due": False,
+                }
+                if check.stored.is_dry_run:
+                    await tx.execute(keep.values(restarted))
+                    continue
+                keep_alives = session_idle_checks.c.keep_alives
                 changed = await tx.execute(
-                    session_idle_checks.update()
-                    .where(
-                        session_idle_checks.c.session_id == session_id,
-                        session_idle_checks.c.checker_id == check.checker.id,
-                        session_idle_checks.c.keep_alives < most,
-                    )
-                    .values(
-                        kept_alive_at=at,
-                        keep_alives=session_idle_checks.c.keep_alives + 1,
-                        status=CheckStatus.ACTIVE,
-                        ends_at=None,
-                        is_due=False,
+                    keep.where(keep_alives < check.checker.settings.max_keep_alives).values(
+                        {**restarted, "keep_alives": keep_alives + 1}
                     )
                 )
                 kept += changed.rowcount
             if not kept:
                 raise Conflict(
                     "no idle checker of the session allows another keep-alive"
-                    if viewed
+                    if any(not check.stored.is_dry_run for check in viewed)
                     else "no idle checker applies to the session"
                 )
             return kept
@@ -408,6 +418,25 @@ _RUNNING_KERNELS = (
 _FACTS = sa.select(
     kernels.c.id, kernels.c.session_id, kernels.c.injection, sessions.c.requested_slots
 ).join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+
+
+# Statuses of a session that may run, or run again, after a stop.
+_RUNS_LATER = tuple(LIVE - {Status.RUNNING})
+_IS_CHECK = sa.and_(
+    session_idle_checks.c.session_id == sa.bindparam("of_session"),
+    session_idle_checks.c.checker_id == sa.bindparam("of_checker"),
+)
+_OF_SESSION_THAT_RUNS_LATER = sa.exists().where(
+    sessions.c.id == session_idle_checks.c.session_id,
+    # Not `in_`, which cannot be used for several rows of parameters.
+    sa.or_(*(sessions.c.status == status for status in _RUNS_LATER)),
+)
+_RESET_CHECK = (
+    session_idle_checks.update()
+    .where(_IS_CHECK, _OF_SESSION_THAT_RUNS_LATER)
+    .values(status=CheckStatus.NOT_CHECKED, ends_at=None, is_due=False, rule=None)
+)
+_DELETE_CHECK = session_idle_checks.delete().where(_IS_CHECK, ~_OF_SESSION_THAT_RUNS_LATER)
 
 
 async def _bound_checkers(tx: AsyncConnection) -> dict[Key, list[tuple[Checker, bool]]]:

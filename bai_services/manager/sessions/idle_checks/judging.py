@@ -41,8 +41,8 @@ log = logging.getLogger(__name__)
 TICK_SECONDS = 15.0
 # A larger difference between the clock and the monotonic clock counts as a clock change.
 _CLOCK_TOLERANCE = timedelta(seconds=10)
-# End times that differ by less are not stored again.
-_END_TOLERANCE = timedelta(seconds=FINE.interval_seconds)
+# End times that differ by less are not stored again. Users see the stored end.
+_END_TOLERANCE = timedelta(seconds=1)
 # If samples begin more than this time in the future, the clock was set back.
 _SAMPLE_TOLERANCE = timedelta(seconds=FINE.interval_seconds)
 _DECISIONS_KEPT_FOR = timedelta(days=30)

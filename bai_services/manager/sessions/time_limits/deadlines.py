@@ -129,12 +129,9 @@ class Deadlines:
         """End a session if it is still in ``status``; return whether it was ended."""
         if await self._lease.hold() is None:
             return False
-        if status is Status.RUNNING:
-            return await self._stops.stop(session_id, reason, result=result)
-        moved = await self._lifecycle.try_apply(
-            session_id, event, reason, expected=status, result=result
+        return await self._stops.stop(
+            session_id, reason, result=result, expected=status, event=event
         )
-        return moved is not None
 
     def _on_change(self, row: SessionRow) -> None:
         is_failed = row.status in ENDED and (

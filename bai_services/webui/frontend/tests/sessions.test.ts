@@ -4,7 +4,7 @@ import type { Session } from '../src/data/sessions/sessions';
 vi.stubGlobal('window', { addEventListener: () => undefined });
 vi.mock('../src/data/client', () => ({ api: {}, ApiError: Error }));
 
-const { endingCheck, exitCodeOf, hasFailed, otherNotices } =
+const { endingCheck, endKind, exitCodeOf, hasFailed, otherNotices } =
   await import('../src/data/sessions/sessions');
 
 test.each([
@@ -53,4 +53,14 @@ test('the ending check is the checker that ends a session first', () => {
   expect(endingCheck(session({ idle_checks: [late, check({})] }) as Session)).toEqual(check({}));
   const sooner = session({ ends_at: '2026-01-01T00:05:00Z', idle_checks: [check({})] });
   expect(endingCheck(sooner as Session)).toBe(undefined);
+});
+
+test.each([
+  ['idle', { idle_ends_at: '2026-01-01T00:05:00Z' }],
+  ['lifetime', { ends_at: '2026-01-01T00:05:00Z' }],
+  ['rule', { end_rule: { ends_at: '2026-01-01T00:05:00Z', reason: '', coded: {} } }],
+  ['checker', { idle_checks: [check({ ends_at: '2026-01-01T00:05:00Z' })] }]
+])('a session ends first by: %s', (kind, values) => {
+  const later = { ends_at: '2026-01-01T00:30:00Z', ...values };
+  expect(endKind(session(later) as Session)).toBe(kind);
 });

@@ -12,7 +12,6 @@ import { addNotice, openNotices, type Notice } from '../../data/notices';
 import { currentPreferences } from '../../data/accounts/preferences';
 import {
   endingCheck,
-  endKind,
   endOf,
   hasFailed,
   isEnded,
@@ -167,17 +166,9 @@ function StartTitle({ notice }: { notice: NewNotice }) {
     : noticeText(t, notice);
 }
 
-/** The rule of the idle checker, or the reason of the preemption, that ends a session first. */
-function endReason(i18n: I18n, session: Session): string {
-  const check = endingCheck(session);
-  if (check) {
-    return reasonText(i18n, { message: check.reason, coded: check.coded });
-  }
-  const { preemption } = session;
-  return preemption && endKind(session) === 'preemption'
-    ? reasonText(i18n, { message: preemption.reason, coded: preemption.coded })
-    : '';
-}
+/** The rule or the preemption that ends a session first. */
+const endReason = (i18n: I18n, { end_rule: rule }: Session) =>
+  rule ? reasonText(i18n, { message: rule.reason, coded: rule.coded }) : '';
 
 function useStopWarnings(owner: string | undefined, show: Notify): void {
   const { t, i18n } = useTranslation();

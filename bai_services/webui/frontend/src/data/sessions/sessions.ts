@@ -78,6 +78,7 @@ export const endOf = (session: Session) =>
   [
     session.idle_ends_at,
     session.ends_at,
+    session.end_rule?.ends_at ?? null,
     session.preemption?.stops_at ?? null,
     ...stoppingChecks(session).map(check => check.ends_at)
   ]
@@ -102,8 +103,10 @@ export const endingCheck = (session: Session) =>
     ? stoppingChecks(session).find(({ ends_at: end }) => end === endOf(session))
     : undefined;
 
-/** Why a session ends first: it is idle, its lifetime ends, or it is preempted. */
-export const endKind = (session: Session): 'idle' | 'checker' | 'lifetime' | 'preemption' => {
+/** Why a session ends first; `rule`: a schedule, a spent budget or the time limit of a batch. */
+export const endKind = (
+  session: Session
+): 'idle' | 'checker' | 'lifetime' | 'preemption' | 'rule' => {
   const end = endOf(session);
   if (end === session.preemption?.stops_at) {
     return 'preemption';
@@ -112,7 +115,10 @@ export const endKind = (session: Session): 'idle' | 'checker' | 'lifetime' | 'pr
   if (end === session.ends_at || check?.type === 'session-lifetime') {
     return 'lifetime';
   }
-  return end === session.idle_ends_at ? 'idle' : 'checker';
+  if (end === session.idle_ends_at) {
+    return 'idle';
+  }
+  return check === undefined ? 'rule' : 'checker';
 };
 
 /** Query of a page of the list. The keys of filters are fields of the API, or `field__operator`. */

@@ -22,6 +22,14 @@ import { Invitations } from '../data/Invitations';
 const SOON_MILLIS = 30 * 60_000;
 const REFRESH_MILLIS = 60_000;
 
+const TEXTS = {
+  idle: 'start.ends-idle',
+  checker: 'start.ends-idle',
+  lifetime: 'start.ends',
+  preemption: 'start.preempted',
+  rule: 'start.stops'
+} as const;
+
 /** Invitations to answer, sessions that stop soon, and quotas that are nearly used up. */
 export function Attention() {
   const { t } = useTranslation();
@@ -55,7 +63,7 @@ function EndingSession({ session, left }: { session: Session; left: number }) {
   const change = useChangeSession(session.id);
   const kind = endKind(session);
   const check = endingCheck(session);
-  const isIdle = kind === 'idle' || check !== undefined;
+  const isIdle = kind === 'idle' || kind === 'checker';
   // This notice is removed when the session no longer ends soon, so callbacks of `mutate` would not
   // be called.
   const keep = () =>
@@ -73,12 +81,9 @@ function EndingSession({ session, left }: { session: Session; left: number }) {
           <Link to="/sessions" search={{ session: session.id }}>
             {session.name}
           </Link>{' '}
-          {t(
-            isIdle ? 'start.ends-idle' : kind === 'preemption' ? 'start.preempted' : 'start.ends',
-            {
-              time: formatSeconds(Math.max(0, left) / 1000, i18n.language)
-            }
-          )}
+          {t(TEXTS[kind], {
+            time: formatSeconds(Math.max(0, left) / 1000, i18n.language)
+          })}
         </>
       }
       action={

@@ -1,6 +1,7 @@
 import { useMemo } from 'react';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
+import { Grid } from 'antd';
 import type { TFunction } from 'i18next';
 import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../../components/amount';
@@ -12,7 +13,7 @@ import { formatTime } from '../../../components/time';
 import { meQuery } from '../../../data/accounts/me';
 import { serverUrl, type Session } from '../../../data/sessions/sessions';
 import { DeviceTags } from './DeviceTags';
-import { IdleCountdown } from './IdleCountdown';
+import { ComingStop, IdleCountdown } from './IdleCountdown';
 import { OpenSession } from '../OpenSession';
 import { Owner } from './Owner';
 import { SessionStatus } from '../SessionStatus';
@@ -37,17 +38,19 @@ export function useSessionColumns(): ListColumn<Session>[] {
   const { t, i18n } = useTranslation();
   const { data: me } = useQuery(meQuery);
   const seesOthers = me !== undefined && me.role !== 'user';
+  const hasCountdowns = Grid.useBreakpoint().lg === true;
   // A new array of columns would render all rows of the table again.
   return useMemo(
-    () => sessionColumns(t, i18n.language, seesOthers),
-    [t, i18n.language, seesOthers]
+    () => sessionColumns(t, i18n.language, seesOthers, hasCountdowns),
+    [t, i18n.language, seesOthers, hasCountdowns]
   );
 }
 
 function sessionColumns(
   t: TFunction,
   language: string,
-  seesOthers: boolean
+  seesOthers: boolean,
+  hasCountdowns: boolean
 ): ListColumn<Session>[] {
   const time = (text: string | null) => text && formatTime(text, language);
   return [
@@ -70,7 +73,12 @@ function sessionColumns(
       key: 'status',
       title: t('sessions.status'),
       sorter: true,
-      render: (_, session) => <SessionStatus session={session} />
+      render: (_, session) => (
+        <>
+          <SessionStatus session={session} />
+          {!hasCountdowns && <ComingStop session={session} />}
+        </>
+      )
     },
     {
       key: 'type',
