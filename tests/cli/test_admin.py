@@ -145,3 +145,23 @@ async def test_invitations_are_created_listed_and_deleted(bai: Bai, hub_url: str
     assert (done.code, done.stdout) == (0, "the invitation is deleted\n")
     assert (await bai(*group, "delete", invitation["id"])).code == 4
     assert "does not await an approval" in (await bai("admin", "user", "approve", "user")).stderr
+
+
+async def test_limits_of_policies_without_a_limit_have_a_text(bai: Bai) -> None:
+    made = await bai("admin", "user-policy", "create", "open", "--max-app-share-seconds", 0)
+    shown = (await bai("admin", "user-policy", "show", "open")).stdout
+    fields = dict(line.split(maxsplit=1) for line in shown.splitlines())
+    assert made.stdout == shown
+    for name in ("max_vfolder_count", "max_quota_scope_bytes", "max_app_share_seconds"):
+        assert fields[name] == "no limit"
+    assert fields["max_concurrent_sessions"] == "no limit"
+    listed = await bai("admin", "user-policy", "list", "--filter", "name=open")
+    assert "no limit" in listed.stdout
+    keypairs = await bai(
+        "admin", "keypair-policy", "create", "open", "--max-lifetime-extension-seconds", 0
+    )
+    fields = dict(line.split(maxsplit=1) for line in keypairs.stdout.splitlines())
+    assert fields["idle_timeout_seconds"] == "no limit"
+    assert fields["max_lifetime_extension_seconds"] == "0"
+    document = (await bai("admin", "user-policy", "show", "open", "--json")).document
+    assert (document["max_vfolder_count"], document["max_concurrent_sessions"]) == (0, None)

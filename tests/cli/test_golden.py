@@ -155,7 +155,8 @@ async def test_live_status_line_shows_why_a_session_is_pending(
     environ = environment(api, tmp_path, user="user")
     shown = await asyncio.to_thread(run_on_terminal, words, environ, 80, pipes_stdout=True)
     assert (shown.code, shown.stdout) == (1, "")
-    assert "#1 in group default · needs cpu=6, at most 2 free on one agent" in shown.drawn
+    line = "position 1 in resource group default (all users) · needs cpu=6, at most 2 free on one"
+    assert line in " ".join(shown.drawn.split())
     assert "sooner with: -r cpu=2" in shown.drawn
     assert "Waiting 0:0" in shown.drawn
     # The live line is erased at the end, and the cursor is visible again.

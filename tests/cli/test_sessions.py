@@ -324,7 +324,8 @@ def test_wait_prints_a_note_if_a_quota_blocks_the_session(
 
     asyncio.run(show())
     assert capsys.readouterr().err.splitlines() == [
-        "session lab1 is pending: #1 in group default · 1 session allowed",
+        "session lab1 is pending: position 1 in resource group default (all users) · "
+        "1 session allowed",
         note,
     ]
 
@@ -419,7 +420,7 @@ async def test_why_explains_a_pending_session(bai: Bai, api: Api, agent: FakeAge
     output = await wait_until_async(explanation, 10, "suggestions for big2")
     assert all(len(line) <= 80 for line in output.splitlines())
     text = re.sub(r"\n {4,}", " ", output)  # undo the wrapping
-    assert "big2: position 1 in resource group default, priority 10" in text
+    assert "big2: position 1 in resource group default (all users), priority 10" in text
     assert "  ok    resource-group: resource group default is active" in text
     assert "  FAIL  resources: resource group default: cpu=6 requested, but at most 2" in text
     assert "  - it would start now with cpu=2" in text

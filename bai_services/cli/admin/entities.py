@@ -64,6 +64,7 @@ def _caps(scope: str) -> tuple[Field, ...]:
             f"Maximum number of concurrent sessions of {scope}.",
             FieldKind.NUMBER,
             is_nullable=True,
+            unlimited=(None,),
         ),
     )
 
@@ -72,11 +73,17 @@ _DESCRIPTION = Field("description", "Description.")
 _IS_ACTIVE = Field("is_active", "Enable or disable the object.", FieldKind.FLAG)
 _HOSTS = Field("allowed_vfolder_hosts", "Permissions for each storage host.", FieldKind.HOSTS)
 _FOLDER_CAPS = (
-    Field("max_vfolder_count", "Maximum number of folders; 0 = no limit.", FieldKind.NUMBER),
+    Field(
+        "max_vfolder_count",
+        "Maximum number of folders; 0 = no limit.",
+        FieldKind.NUMBER,
+        unlimited=(0,),
+    ),
     Field(
         "max_quota_scope_bytes",
         "Maximum total size of folders in bytes; -1 = no limit.",
         FieldKind.NUMBER,
+        unlimited=(-1,),
     ),
 )
 
@@ -222,6 +229,7 @@ KEYPAIR_POLICY = Entity(
             "max_session_lifetime_seconds",
             "Maximum lifetime of a session in seconds; 0 = no limit.",
             FieldKind.NUMBER,
+            unlimited=(0,),
         ),
         Field(
             "max_lifetime_extension_seconds",
@@ -233,18 +241,21 @@ KEYPAIR_POLICY = Entity(
             "Maximum number of pending sessions of a keypair.",
             FieldKind.NUMBER,
             is_nullable=True,
+            unlimited=(None,),
         ),
         Field(
             "max_pending_slots",
             "Maximum resources requested by the pending sessions of a keypair.",
             FieldKind.CAPS,
             is_nullable=True,
+            unlimited=(None,),
         ),
         Field(
             "max_priority",
             "Maximum priority of a session, 0 to 100.",
             FieldKind.NUMBER,
             is_nullable=True,
+            unlimited=(None,),
         ),
         Field(
             "max_containers_per_session",
@@ -255,6 +266,7 @@ KEYPAIR_POLICY = Entity(
             "idle_timeout_seconds",
             "Time in seconds after which an idle interactive session is stopped; 0 = never.",
             FieldKind.NUMBER,
+            unlimited=(0,),
         ),
         _HOSTS,
     ),
@@ -278,18 +290,21 @@ USER_POLICY = Entity(
             "Maximum number of pending sessions of a user. Default: 1000.",
             FieldKind.NUMBER,
             is_nullable=True,
+            unlimited=(None,),
         ),
         Field(
             "max_schedules",
             "Maximum number of schedules of a user. Default: 20.",
             FieldKind.NUMBER,
             is_nullable=True,
+            unlimited=(None,),
         ),
         Field(
             "max_custom_images",
             "Maximum number of custom images of a user. Default: 3.",
             FieldKind.NUMBER,
             is_nullable=True,
+            unlimited=(None,),
         ),
         Field(
             "allows_public_endpoints",
@@ -302,6 +317,7 @@ USER_POLICY = Entity(
             "Maximum number of signed-in browsers; a further sign-in must be confirmed.",
             FieldKind.NUMBER,
             is_nullable=True,
+            unlimited=(None,),
         ),
         Field(
             "app_sharing",
@@ -312,6 +328,7 @@ USER_POLICY = Entity(
             "max_app_share_seconds",
             "Maximum lifetime of an app share in seconds; 0 = no limit.",
             FieldKind.NUMBER,
+            unlimited=(0,),
         ),
     ),
     columns=("name", "total_resource_slots", "max_concurrent_sessions", "max_vfolder_count"),
@@ -333,6 +350,7 @@ PROJECT_POLICY = Entity(
             "Maximum number of custom images of a project.",
             FieldKind.NUMBER,
             is_nullable=True,
+            unlimited=(None,),
         ),
         Field(
             "allows_member_imports",

@@ -28,6 +28,7 @@ from .entities import AGENT, PROVISIONED_MACHINE, USER, Entity
 from .fields import Field, FieldKind, validate_value
 
 NONE = "none"
+NO_LIMIT = "no limit"
 _EMPTY: Mapping[FieldKind, Any] = {
     FieldKind.SLOTS: {},
     FieldKind.CAPS: {},
@@ -111,6 +112,20 @@ def body_from_options(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any
     return body
 
 
+def _with_texts(entity: Entity, item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with the words "no limit" for the values that mean this."""
+    texts = {
+        field.name: NO_LIMIT
+        for field in entity.fields
+        if field.name in item and item[field.name] in field.unlimited
+    }
+    return {**item, **texts}
+
+
+def _print_item(entity: Entity, item: Mapping[str, Any], *, as_json: bool) -> None:
+    output.print_fields(item if as_json else _with_texts(entity, item), as_json=as_json)
+
+
 Handler = Callable[..., Awaitable[None]]
 
 
@@ -160,7 +175,7 @@ def _create(entity: Entity) -> click.Command:
         if not entity.has_generated_key:
             body[entity.key] = given["key"]
         created = await connection.client.post(entity.path, body)
-        output.print_fields(created, as_json=as_json)
+        _print_item(entity, created, as_json=as_json)
 
     options = [
         option_of(field, is_required=field.is_required)
@@ -188,6 +203,8 @@ def _list(entity: Entity) -> click.Command:
         page = await connection.client.get(entity.path, **query)
         if entity is AGENT and not as_json:
             page["items"] = [with_formatted_capacity(agent) for agent in page["items"]]
+        if not as_json:
+            page["items"] = [_with_texts(entity, item) for item in page["items"]]
         empty = f"no {entity.noun} matches" if filters else _creation_hint(entity)
         output.print_page(page, entity.columns, as_json=as_json, empty=empty)
 
@@ -216,7 +233,7 @@ def _creation_hint(entity: Entity) -> str:
 def _show(entity: Entity) -> click.Command:
     async def show(connection: Connection, key: str, *, as_json: bool) -> None:
         item = await connection.client.get(f"{entity.path}/{segment(key)}")
-        output.print_fields(item, as_json=as_json)
+        _print_item(entity, item, as_json=as_json)
 
     text = f"Show {with_article(entity.noun)}."
     return _command(entity, "show", show, text, [_key_argument(entity)], entity.example_key)
@@ -232,7 +249,7 @@ def _update(entity: Entity) -> click.Command:
             del body[group_options.FIELD]
             body[group_options.CHANGES_FIELD] = options
         changed = await connection.client.patch(f"{entity.path}/{segment(key)}", body)
-        output.print_fields(changed, as_json=as_json)
+        _print_item(entity, changed, as_json=as_json)
 
     options = [option_of(field) for field in entity.fields if not field.is_immutable]
     return _command(

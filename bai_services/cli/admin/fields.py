@@ -47,6 +47,8 @@ class Field:
     is_update_only: bool = False  # cannot be set at creation
     is_required: bool = False
     choices: tuple[str, ...] = ()  # the possible values, or the possible items of a list
+    # Values that mean "no limit"; texts for users show these words instead of the value.
+    unlimited: tuple[int | None, ...] = ()
 
     @property
     def option(self) -> str:

@@ -17,6 +17,7 @@ from bai_services.core.sessions.suspensions import DEFAULT_SECONDS, MAX_SECONDS
 
 from .. import output, units
 from ..command import Connection, connected, did_you_mean, example, json_option, segment
+from .wait_reasons import position_text
 from .waiting import print_result, wait_for_status
 
 GRAPH_COLUMNS = ("name", "status", "result", "depends_on")
@@ -115,9 +116,9 @@ async def set_priority(connection: Connection, name: str, priority: int, *, as_j
     """Change the priority of a pending session: 0 to 100, limited by the keypair policy."""
     path = f"/sessions/{segment(name)}"
     changed = await connection.client.patch(path, {"priority": priority})
-    position = f", position {changed['queue_position']} in the queue"
     text = f"{changed['name']} has priority {changed['priority']}"
-    text += position if changed["queue_position"] else ""
+    if changed["queue_position"]:
+        text += f", {position_text(changed['queue_position'], changed['resource_group'])}"
     output.print_done(text, changed, as_json=as_json)
 
 

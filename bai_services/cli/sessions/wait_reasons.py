@@ -15,9 +15,7 @@ from ..text import printable
 def position_and_reasons(session: Mapping[str, Any]) -> list[str]:
     """Return a session's queue position or status, why it is pending, and its progress."""
     if session["status"] == Status.PENDING:
-        group = f"in group {session['resource_group']}"
-        position = session.get("queue_position")
-        parts = [f"pending {group}" if position is None else f"#{position} {group}"]
+        parts = [position_text(session.get("queue_position"), session["resource_group"])]
         parts += _reasons(session.get("reasons") or ())
     else:
         parts = [str(session["status"])]
@@ -27,6 +25,12 @@ def position_and_reasons(session: Mapping[str, Any]) -> list[str]:
         percent = progress.get("percent")
         parts.append(stage if percent is None else f"{stage} {percent:.0f} %")
     return [printable(part) for part in parts if part]
+
+
+def position_text(position: int | None, group: str) -> str:
+    """Return the position of a pending session among those of all users in its group."""
+    where = f"in resource group {group}"
+    return f"pending {where}" if not position else f"position {position} {where} (all users)"
 
 
 def quota_note(session: Mapping[str, Any]) -> str:

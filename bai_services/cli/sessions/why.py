@@ -13,6 +13,7 @@ from .. import output, units
 from ..command import Connection, connected, example, json_option, segment
 from ..screen import WIDTH, wrapped
 from ..text import printable
+from .wait_reasons import position_text
 
 _CERTAINTIES = {
     "known": "exact if sessions run until their limits and no new session is placed ahead of this "
@@ -41,9 +42,8 @@ def format_lines(response: Mapping[str, Any]) -> list[str]:
     """Return a response of the route ``/sessions/{key}/why`` as text lines."""
     if response["status"] != Status.PENDING:
         return [f"session {response['name']} is not pending: it is {response['status']}"]
-    position = f"position {response['position']}" if response["position"] else "pending"
-    group, priority = response["resource_group"], response["priority"]
-    title = f"{response['name']}: {position} in resource group {group}, priority {priority}"
+    position = position_text(response["position"], response["resource_group"])
+    title = f"{response['name']}: {position}, priority {response['priority']}"
     return [*_wrapped(title), *explanation_lines(response)]
 
 

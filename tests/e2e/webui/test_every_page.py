@@ -201,3 +201,36 @@ async def test_sidebar_shows_the_selected_page(opened: Opener[Shell]) -> None:
     box = await link.bounding_box()
     assert box is not None
     assert 0 <= box["y"] <= viewport["height"] - box["height"]
+
+
+async def test_group_of_the_sidebar_is_closed_with_the_keyboard_and_stays_closed(
+    opened: Opener[Shell],
+) -> None:
+    ui = await opened(Shell, "admin", "/start")
+    nav = ui.page.get_by_role("navigation", name="Pages")
+    group = nav.get_by_role("menuitem", name="Administration")
+    users = nav.get_by_role("link", name="Users")
+    await users.wait_for()
+    assert await group.get_attribute("aria-expanded") == "true"
+    await group.focus()
+    await ui.page.keyboard.press("Enter")
+    await users.wait_for(state="hidden")
+    await ui.page.reload()
+    await group.and_(ui.page.locator("[aria-expanded=false]")).wait_for()
+    # The group of the current page is open.
+    await navigate(ui, "users")
+    await users.wait_for()
+
+
+async def test_menus_of_buttons_are_used_with_the_keyboard(opened: Opener[Shell]) -> None:
+    ui = await opened(Shell, "admin", "/start")
+    button = ui.page.get_by_role("button", name="Account: admin")
+    await button.focus()
+    await ui.page.keyboard.press("Enter")
+    focused = ui.page.locator("[role=menuitem]:focus")
+    await focused.wait_for()
+    first = await focused.inner_text()
+    await ui.page.keyboard.press("ArrowDown")
+    await focused.filter(has_not_text=first).wait_for()
+    await ui.page.keyboard.press("Escape")
+    await button.and_(ui.page.locator(":focus")).wait_for()

@@ -150,11 +150,11 @@ async def test_position_changes_when_another_user_stops_a_session(
     try:
         waiting = await opened(Dashboard, "user2", "/dashboard")
         card = waiting.card("My queue positions")
-        await card.get_by_text("1 session ahead").wait_for()
+        await card.get_by_text("Position 2 in resource group default (all users)").wait_for()
         stopping = await opened(Sessions, "user", f"/sessions?session={ahead['id']}")
         await stopping.drawer.get_by_role("button", name="Cancel").click()
         await stopping.page.locator(".ant-modal-confirm .ant-btn-dangerous").click()
-        await card.get_by_text("first in the queue").wait_for()
+        await card.get_by_text("Position 1 in resource group default (all users)").wait_for()
         reason = wait_for(rest, behind["id"], "PENDING")["status_info"]
         await card.get_by_text(reason, exact=True).wait_for()
         stop(other, running["id"])

@@ -1,4 +1,5 @@
-import { expect, test } from 'vitest';
+import i18next from 'i18next';
+import { beforeAll, expect, test, vi } from 'vitest';
 import { numberOf } from '../src/components/amount';
 import {
   changedValues,
@@ -6,6 +7,14 @@ import {
   textToHosts,
   textToSlots
 } from '../src/components/entities/values';
+import { showValue } from '../src/components/entities/showValue';
+import type { Item } from '../src/data/entities';
+import en from '../src/i18n/en';
+import { POLICIES } from '../src/pages/policies/policies';
+
+vi.mock('../src/config', () => ({ config: { masksUsers: false } }));
+
+beforeAll(() => i18next.init({ lng: 'en', resources: { en: { translation: en } } }));
 
 test('numberOf parses a number with or without a binary suffix', () => {
   expect(numberOf('0.25')).toBe(0.25);
@@ -48,4 +57,22 @@ test('newValues omits empty fields', () => {
     name: 'a',
     is_active: false
   });
+});
+
+test('a limit of a policy that is not set is shown as "no limit", and a limit of 0 as 0', () => {
+  const shown = (name: string, values: Item) => {
+    const policy = POLICIES.find(one => one.name === name);
+    return policy?.columns
+      .filter(({ key }) => key in values)
+      .map(column => showValue(values[column.key], column, values, name));
+  };
+  const user = { max_concurrent_sessions: null, max_vfolder_count: 0, max_quota_scope_bytes: -1 };
+  expect(shown('user-policies', user)).toEqual(Array(3).fill('no limit'));
+  expect(shown('user-policies', { max_concurrent_sessions: 0, max_app_share_seconds: 0 })).toEqual([
+    '0',
+    'no limit'
+  ]);
+  expect(
+    shown('keypair-policies', { idle_timeout_seconds: 0, max_lifetime_extension_seconds: 0 })
+  ).toEqual(['no limit', '0']);
 });

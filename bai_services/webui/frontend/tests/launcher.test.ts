@@ -8,6 +8,7 @@ import {
   withoutSecrets
 } from '../src/pages/launcher/form';
 import { readLauncherSearch } from '../src/pages/launcher/search';
+import { submits } from '../src/pages/launcher/submitKey';
 
 const REQUEST = {
   type: 'batch',
@@ -77,4 +78,27 @@ test('the command has the options of the request, quoted for the shell', () => {
       '--mount data/raw:/home/work/x:ro -e A=1 --secret-env TOKEN --preopen 5000 ' +
       '--depends-on before'
   );
+});
+
+const ENTER = {
+  key: 'Enter',
+  ctrlKey: false,
+  metaKey: false,
+  isRepeated: false,
+  isComposing: false,
+  isChoosing: false,
+  isInLastStep: false
+};
+
+test.each([
+  ['Enter in a field', {}, false],
+  ['Ctrl+Enter in a field', { ctrlKey: true }, true],
+  ['Command+Enter in a field', { metaKey: true }, true],
+  ['Enter in the last step', { isInLastStep: true }, true],
+  ['a held Enter', { ctrlKey: true, isRepeated: true }, false],
+  ['Enter of an input method', { isInLastStep: true, isComposing: true }, false],
+  ['Ctrl+Enter in a list of choices', { ctrlKey: true, isChoosing: true }, false],
+  ['another key', { key: 'a', ctrlKey: true }, false]
+])('%s submits the form: %j %s', (_, changes, expected) => {
+  expect(submits({ ...ENTER, ...changes })).toBe(expected);
 });

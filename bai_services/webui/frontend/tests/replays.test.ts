@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import type { Comparison, PolicyReport } from '../src/data/scheduling/replays';
 import { resourcesOf, utilizationOption, waitOption } from '../src/pages/scheduler/replays/charts';
 import { policyOf, policyText, requestOf } from '../src/pages/scheduler/replays/policies';
+import { mostChangedUser, ruleTexts } from '../src/pages/scheduler/replays/summary';
 import { readSchedulerSearch } from '../src/pages/scheduler/search';
 
 const report = (median: number, percents: (number | null)[]): PolicyReport => ({
@@ -77,4 +78,38 @@ test('charts have one series or bar per report', () => {
     },
     { name: 'Current policy' }
   ]);
+});
+
+test('a tried policy is named by the rules that differ from the current policy', () => {
+  const current = report(10, []);
+  const text = (order: string) => `order ${order}`;
+  expect(ruleTexts({ ...current, scheduler: 'lifo' }, current, text)).toEqual(['order lifo']);
+  const other = { ...current, placement: 'pack', backfill: 'off' };
+  expect(ruleTexts(other, current, text)).toEqual(['pack', 'off']);
+  expect(ruleTexts(current, current, text)).toEqual(['order fifo', 'priced', 'reserving']);
+});
+
+test('the user whose median wait changes most is named', () => {
+  const waits = (name: string, median: number) => ({
+    domain: 'default',
+    name,
+    sessions: 1,
+    started: 1,
+    wait_seconds: { mean: median, median, p95: median, max: median }
+  });
+  const current = { ...report(10, []), by_user: [waits('ann', 60), waits('bob', 30)] };
+  const tried = { ...report(10, []), by_user: [waits('ann', 50), waits('bob', 90)] };
+  expect(mostChangedUser(tried, current)).toEqual({ user: 'bob', before: 30, after: 90 });
+  expect(mostChangedUser(current, current)).toBeUndefined();
+});
+
+test('the chart of the utilization begins before the first use', () => {
+  const unused = { ...comparison, reports: [report(10, [0, 100]), report(20, [null, 50])] };
+  const option = utilizationOption(unused, ['a', 'b'], 'cuda', String);
+  expect(option['xAxis']).toMatchObject({ min: Date.parse(comparison.since) });
+  const times = [...comparison.times, '2026-01-02T12:02:00+00:00'];
+  const later = { ...unused, times, reports: [report(10, [0, 0, 100])] };
+  expect(utilizationOption(later, ['a'], 'cuda', String)['xAxis']).toMatchObject({
+    min: Date.parse('2026-01-02T12:01:00+00:00')
+  });
 });

@@ -8,6 +8,7 @@ vi.mock('../src/data/accounts/me', () => ({ meQuery: {} }));
 const { readNotices, withNotice } = await import('../src/data/notices');
 const { DEFAULTS, readPreferences } = await import('../src/data/accounts/preferences');
 const { readSaved, withSaved } = await import('../src/data/savedFilters');
+const { openGroups } = await import('../src/app/sidebar');
 
 const notice = (key: string): Notice => ({
   key,
@@ -53,4 +54,20 @@ test('a saved filter replaces only a namesake in its list; a list has at most 20
   expect(withSaved([first, other], changed)).toEqual([other, changed]);
   const many = Array.from({ length: 25 }, (_, index) => ({ ...first, name: String(index) }));
   expect(withSaved(many, first)).toHaveLength(20);
+});
+
+test('the group of the current page is open, until the user closes it on this page', () => {
+  const users = { path: '/users', group: 'administration' };
+  expect(openGroups([], undefined, undefined)).toEqual(['administration']);
+  expect(openGroups(['administration'], { path: '/start', group: '' }, undefined)).toEqual([]);
+  expect(openGroups(['administration'], users, undefined)).toEqual(['administration']);
+  expect(openGroups(['administration'], users, '/users')).toEqual([]);
+  expect(openGroups(['administration'], users, '/agents')).toEqual(['administration']);
+});
+
+test('closed groups of the sidebar are read from the storage', () => {
+  expect(readPreferences({ closedGroups: ['administration', 7] }).closedGroups).toEqual([
+    'administration'
+  ]);
+  expect(readPreferences({ closedGroups: 'administration' }).closedGroups).toEqual([]);
 });

@@ -12,6 +12,7 @@ import { loadScript } from '../data/scripts';
 import { manualUrl } from './pages';
 import { useThemeMode, type ThemeMode } from './theme';
 import { isolated } from '../i18n/userText';
+import { onMenuKeyDown } from '../components/menuKeys';
 
 const About = lazy(() =>
   loadScript(() => import('./About')).then(module => ({ default: module.About }))
@@ -77,8 +78,14 @@ export function AccountMenu({ hasName }: { hasName: boolean }) {
   return (
     <>
       <Dropdown
+        autoFocus
         trigger={['click']}
-        menu={{ items, selectable: true, selectedKeys: [`theme-${mode}`] }}
+        menu={{
+          onKeyDown: onMenuKeyDown,
+          items,
+          selectable: true,
+          selectedKeys: [`theme-${mode}`]
+        }}
       >
         <Button
           type="text"

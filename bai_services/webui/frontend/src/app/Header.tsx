@@ -9,6 +9,7 @@ import { HelpButton } from './HelpButton';
 import { NoticesButton } from './notices/NoticesButton';
 import { openPalette } from './palette/paletteState';
 import { ProjectSwitch } from './ProjectSwitch';
+import { onMenuKeyDown } from '../components/menuKeys';
 
 export function Header(props: { hasMenuButton: boolean; onMenu: () => void }) {
   const { t, i18n } = useTranslation();
@@ -49,8 +50,10 @@ export function Header(props: { hasMenuButton: boolean; onMenu: () => void }) {
           {isWide && <span style={{ color: token.colorTextDescription }}>{t('palette.hint')}</span>}
         </Button>
         <Dropdown
+          autoFocus
           trigger={['click']}
           menu={{
+            onKeyDown: onMenuKeyDown,
             selectable: true,
             selectedKeys: [i18n.language],
             items: Object.entries(LANGUAGES).map(([key, label]) => ({ key, label })),

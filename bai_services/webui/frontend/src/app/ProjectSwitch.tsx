@@ -5,6 +5,7 @@ import { useTranslation } from 'react-i18next';
 import { meQuery } from '../data/accounts/me';
 import { changePreferences } from '../data/accounts/preferences';
 import { useChosenProject } from '../data/accounts/project';
+import { onMenuKeyDown } from '../components/menuKeys';
 
 const ALL = 'all';
 
@@ -19,8 +20,10 @@ export function ProjectSwitch({ hasName }: { hasName: boolean }) {
   }
   return (
     <Dropdown
+      autoFocus
       trigger={['click']}
       menu={{
+        onKeyDown: onMenuKeyDown,
         selectable: true,
         selectedKeys: [chosen?.id ?? ALL],
         items: [

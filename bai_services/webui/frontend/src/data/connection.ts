@@ -53,6 +53,15 @@ export function reportSignIn(): void {
 
 onSignInEnd(() => reportSignOut(''));
 
+const isOutage = (error: ApiError) => error.isUnreachable || error.status === UNAVAILABLE;
+
+/**
+ * Whether the error of a query is shown instead of its data. During an outage, a page keeps the
+ * data and the input that it has; `ConnectionNotice` reports the outage.
+ */
+export const replacesData = (error: Error | null, data: unknown): error is Error =>
+  error !== null && !(data !== undefined && error instanceof ApiError && isOutage(error));
+
 /** Update the state of the connection after a failed request. */
 export function reportFailure(error: Error): void {
   if (!(error instanceof ApiError)) {
@@ -60,7 +69,7 @@ export function reportFailure(error: Error): void {
   }
   if (error.status === UNAUTHORIZED) {
     reportSignOut(error.details.reason ?? '');
-  } else if (error.isUnreachable || error.status === UNAVAILABLE) {
+  } else if (isOutage(error)) {
     setSignedIn(LOST);
   }
 }

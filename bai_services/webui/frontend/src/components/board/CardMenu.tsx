@@ -3,6 +3,7 @@ import { Button, Dropdown } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { useCardActions } from './cardActions';
 import { resized } from './layout';
+import { onMenuKeyDown } from '../menuKeys';
 
 /** Handle to drag a card. A click or the Enter key opens a menu to move and resize the card. */
 export function CardMenu({ title }: { title: string }) {
@@ -24,8 +25,10 @@ export function CardMenu({ title }: { title: string }) {
   };
   return (
     <Dropdown
+      autoFocus
       trigger={['click']}
       menu={{
+        onKeyDown: onMenuKeyDown,
         items: [
           item('back', card.moveBack),
           item('forward', card.moveForward),

@@ -81,6 +81,8 @@ export interface Field {
   default?: string | ((me: Me) => string);
   /** Whether an empty value means "no limit" or "none", and is sent as null. */
   isNullable?: boolean;
+  /** The value that means "no limit"; lists and drawers show these words instead of the value. */
+  noLimit?: number | null;
   /** Smaller numbers are accepted, but the form shows the text `ENTITY.KEY-low` as a warning. */
   warnBelow?: number;
   /** For `time`: numbers of days from now that the calendar offers. */
@@ -105,6 +107,8 @@ export interface Column {
   isOptional?: boolean;
   /** Whether the column contains sentences; it does not shrink to the width of a word. */
   hasSentences?: boolean;
+  /** See `Field`. */
+  noLimit?: number | null;
   render?: (item: Item) => ReactNode;
 }
 

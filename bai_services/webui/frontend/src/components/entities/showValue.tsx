@@ -15,6 +15,9 @@ export function showValue(value: unknown, column: Column, item: Item, area: stri
   if (column.render) {
     return column.render(item);
   }
+  if (value !== undefined && value === column.noLimit) {
+    return i18next.t('entities.no-limit');
+  }
   if (value === null || value === undefined || value === '') {
     return '–';
   }

@@ -1,6 +1,7 @@
 import { SortAscendingOutlined } from '@ant-design/icons';
 import { Button, Checkbox, Dropdown, type TableProps } from 'antd';
 import { useTranslation } from 'react-i18next';
+import { onMenuKeyDown } from '../menuKeys';
 
 interface CardToolsProps<T> {
   columns: readonly { key: string; title: string; sorter?: unknown }[];
@@ -35,8 +36,10 @@ export function CardTools<T extends object>(props: CardToolsProps<T>) {
     <>
       {orders.length > 0 && (
         <Dropdown
+          autoFocus
           trigger={['click']}
           menu={{
+            onKeyDown: onMenuKeyDown,
             items: orders,
             selectable: true,
             selectedKeys: [props.sort],

@@ -8,6 +8,8 @@ export const MAX_UPLOADS = 5;
 export interface Preferences {
   startPage: (typeof START_PAGES)[number];
   isSidebarCompact: boolean;
+  /** Keys of the groups of the sidebar that the user has closed. */
+  closedGroups: readonly string[];
   /** Whether to show notifications of the operating system while the page is in the background. */
   hasDesktopNotices: boolean;
   /** Number of files that are uploaded at the same time. */
@@ -19,6 +21,7 @@ export interface Preferences {
 export const DEFAULTS: Preferences = {
   startPage: '/start',
   isSidebarCompact: false,
+  closedGroups: [],
   hasDesktopNotices: false,
   parallelUploads: 3,
   project: ''
@@ -33,6 +36,9 @@ export function readPreferences(stored: unknown): Preferences {
   return {
     startPage: START_PAGES.find(page => page === given['startPage']) ?? DEFAULTS.startPage,
     isSidebarCompact: given['isSidebarCompact'] === true,
+    closedGroups: Array.isArray(given['closedGroups'])
+      ? given['closedGroups'].filter(key => typeof key === 'string')
+      : DEFAULTS.closedGroups,
     hasDesktopNotices: given['hasDesktopNotices'] === true,
     parallelUploads:
       uploads >= MIN_UPLOADS && uploads <= MAX_UPLOADS ? uploads : DEFAULTS.parallelUploads,

@@ -14,6 +14,7 @@ import { ChatInput } from './ChatInput';
 import { ChatMessage } from './ChatMessage';
 import { chatStore } from './chatStore';
 import { chatCurlOf, chatPythonOf } from './request';
+import { onMenuKeyDown } from '../../components/menuKeys';
 
 interface ChatCardProps {
   card: Card;
@@ -98,8 +99,10 @@ function CardHead({ card, endpoint, endpoints }: CardHeadProps) {
             onClick={() => setConfiguring(true)}
           />
           <Dropdown
+            autoFocus
             trigger={['click']}
             menu={{
+              onKeyDown: onMenuKeyDown,
               items: [
                 {
                   key: 'curl',

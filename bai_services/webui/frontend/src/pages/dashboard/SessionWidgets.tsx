@@ -91,10 +91,15 @@ export function MyQueue({ query }: { query: DashboardResult }) {
               const start = session.estimated_start?.['starts_at'];
               return (
                 <div key={session.id} style={{ marginBottom: 8 }}>
-                  <Flex gap="small">
+                  <Flex wrap gap="small">
                     <SessionLink session={session} />
                     {session.queue_position !== null && (
-                      <span>{t('dashboard.ahead', { count: session.queue_position - 1 })}</span>
+                      <span>
+                        {t('why.position', {
+                          position: session.queue_position,
+                          group: session.resource_group
+                        })}
+                      </span>
                     )}
                   </Flex>
                   <div>{statusText(i18n, session)}</div>

@@ -17,6 +17,7 @@ import { FolderFacts } from './FolderFacts';
 import { readDataSearch } from './search';
 import { Uploads } from './Uploads';
 import { UserText } from '../../components/UserText';
+import { replacesData } from '../../data/connection';
 
 const route = getRouteApi('/data');
 const FACTS_WIDTH = 480;
@@ -25,7 +26,7 @@ const FACTS_WIDTH = 480;
 export function Explorer({ id }: { id: string }) {
   const { t } = useTranslation();
   const folder = useQuery(folderQuery(id));
-  if (folder.error) {
+  if (replacesData(folder.error, folder.data)) {
     return (
       <>
         <Typography.Title level={3}>{t('data.folder')}</Typography.Title>

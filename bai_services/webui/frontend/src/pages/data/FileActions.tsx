@@ -12,6 +12,7 @@ import {
   type FileEntry
 } from '../../data/folders/files';
 import { NameDialog } from './NameDialog';
+import { onMenuKeyDown } from '../../components/menuKeys';
 
 interface FileActionsProps {
   directory: Directory;
@@ -60,7 +61,7 @@ export function FileActions({ directory, entry, canWrite }: FileActionsProps) {
   ];
   return (
     <>
-      <Dropdown trigger={['click']} menu={{ items }}>
+      <Dropdown autoFocus trigger={['click']} menu={{ onKeyDown: onMenuKeyDown, items }}>
         <Button
           type="text"
           size="small"

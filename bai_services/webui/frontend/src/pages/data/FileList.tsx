@@ -17,6 +17,7 @@ import { FileActions } from './FileActions';
 import type { FileSort } from './search';
 import { UserText } from '../../components/UserText';
 import { visible } from '../../i18n/userText';
+import { replacesData } from '../../data/connection';
 
 const ROW_PIXELS = 44;
 const SORTS = ['name', 'size', 'modified_at'] as const;
@@ -48,7 +49,7 @@ export function FileList(props: FileListProps) {
     placeholderData: keepPreviousData
   });
   const total = first.data?.total ?? 0;
-  if (first.error) {
+  if (replacesData(first.error, first.data)) {
     return <ErrorNotice error={first.error} onRetry={() => void first.refetch()} />;
   }
   if (!first.data) {

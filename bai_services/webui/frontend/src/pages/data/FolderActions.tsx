@@ -13,6 +13,7 @@ import { meQuery } from '../../data/accounts/me';
 import { ChangeFolder, CloneFolder, PurgeFolder, TransferFolder } from './FolderDialogs';
 import { ShareFolder } from './ShareFolder';
 import { useTrashFolder } from './useTrashFolder';
+import { onMenuKeyDown } from '../../components/menuKeys';
 
 const DIALOGS = {
   share: ShareFolder,
@@ -89,8 +90,10 @@ export function FolderActions({ folder }: { folder: Folder }) {
   return (
     <>
       <Dropdown
+        autoFocus
         trigger={['click']}
         menu={{
+          onKeyDown: onMenuKeyDown,
           items: actions.map(key => ({
             key,
             label: t(`data.${key}`),

@@ -1,4 +1,5 @@
-import { Form, Input, Modal } from 'antd';
+import { useRef } from 'react';
+import { Form, Input, Modal, type InputRef } from 'antd';
 import { useTranslation } from 'react-i18next';
 
 interface NameDialogProps {
@@ -15,6 +16,7 @@ interface NameDialogProps {
 export function NameDialog(props: NameDialogProps) {
   const { t } = useTranslation();
   const [form] = Form.useForm<{ name: string }>();
+  const input = useRef<InputRef>(null);
   return (
     <Modal
       open
@@ -23,6 +25,8 @@ export function NameDialog(props: NameDialogProps) {
       onOk={form.submit}
       onCancel={props.onClose}
       confirmLoading={props.isSaving}
+      // If a key opens the dialog, AntD focuses its close button.
+      afterOpenChange={isOpen => isOpen && input.current?.focus()}
     >
       <Form
         form={form}
@@ -36,7 +40,7 @@ export function NameDialog(props: NameDialogProps) {
           rules={[{ required: true, message: t('data.name-needed') }]}
           {...(props.error ? { validateStatus: 'error' as const, help: props.error.message } : {})}
         >
-          <Input autoFocus autoComplete="off" />
+          <Input ref={input} autoFocus autoComplete="off" />
         </Form.Item>
       </Form>
     </Modal>

@@ -10,13 +10,14 @@ import {
   type QuotaScope,
   type StorageHost
 } from '../../data/folders/folders';
+import { replacesData } from '../../data/connection';
 
 /** Each storage host with its state, its free space, and the usage of the user and the projects. */
 export function StorageUsage() {
   const { t, i18n } = useTranslation();
   const hosts = useQuery(hostsQuery);
   const scopes = useQuery(ownQuotasQuery).data ?? [];
-  if (hosts.error) {
+  if (replacesData(hosts.error, hosts.data)) {
     return <ErrorNotice error={hosts.error} onRetry={() => void hosts.refetch()} />;
   }
   return (

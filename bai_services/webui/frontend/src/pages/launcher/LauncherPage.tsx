@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'react';
+import { useEffect, useRef, useState, type KeyboardEvent } from 'react';
 import { Alert, Card, Flex, Skeleton, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
@@ -17,9 +17,10 @@ import { PreviewPanel } from './PreviewPanel';
 import { RequestActions } from './RequestActions';
 import { ResourceSection } from './ResourceSection';
 import { RecentSessions, Sources } from './Sources';
-import { StartBar } from './StartBar';
+import { COUNT_ID, StartBar } from './StartBar';
 import { showStep, StepButtons, StepList } from './StepList';
 import { sectionId, type Step } from './steps';
+import { submits } from './submitKey';
 import { TypeSection } from './TypeSection';
 
 const route = getRouteApi('/launch');
@@ -80,6 +81,9 @@ function Launcher() {
     setForm(filled);
     goTo('review');
   };
+  // Whether a key has asked to start the session; the start waits for the preview of this form.
+  const [startsForm, setStartsForm] = useState<LaunchForm>();
+  const page = useRef<HTMLDivElement>(null);
   const settled = useSettled(form);
   const options = useQuery(optionsQuery(form.project, form.resource_group, form.owner));
   const preview = useQuery(previewQuery(requestOf(settled)));
@@ -89,6 +93,27 @@ function Launcher() {
     const request = withoutSecrets(requestOf(settled));
     void navigate({ search: { request }, replace: true, resetScroll: false });
   }, [settled, navigate]);
+
+  const onKeyDown = (event: KeyboardEvent) => {
+    const target = event.target as HTMLElement;
+    // React also reports the keys that are pressed in dialogs of the page.
+    if (!page.current?.contains(target)) {
+      return;
+    }
+    const pressed = {
+      key: event.key,
+      ctrlKey: event.ctrlKey,
+      metaKey: event.metaKey,
+      isRepeated: event.repeat,
+      isComposing: event.nativeEvent.isComposing,
+      isChoosing: target.getAttribute('aria-expanded') === 'true',
+      isInLastStep: target.id === sectionId('review') || target.id === COUNT_ID
+    };
+    if (submits(pressed)) {
+      event.preventDefault();
+      setStartsForm(form);
+    }
+  };
 
   if (options.data?.projects.length === 0 && !form.owner) {
     return (
@@ -107,57 +132,61 @@ function Launcher() {
         preview: preview.data
       }}
     >
-      <Flex wrap gap="small" align="center" style={{ marginBottom: 12 }}>
-        <Typography.Title level={3} style={{ margin: 0, flex: 1 }}>
-          {t('pages.launch')}
-        </Typography.Title>
-        <RecentSessions onChoose={fillIn} />
-      </Flex>
-      {options.error && (
-        <ErrorNotice error={options.error} onRetry={() => void options.refetch()} />
-      )}
-      <Sources onChoose={fillIn} />
-      <div className="bai-launcher">
-        <div>
-          {SECTIONS.map(({ key, content }) => (
+      <div ref={page} onKeyDown={onKeyDown}>
+        <Flex wrap gap="small" align="center" style={{ marginBottom: 12 }}>
+          <Typography.Title level={3} style={{ margin: 0, flex: 1 }}>
+            {t('pages.launch')}
+          </Typography.Title>
+          <RecentSessions onChoose={fillIn} />
+        </Flex>
+        {options.error && (
+          <ErrorNotice error={options.error} onRetry={() => void options.refetch()} />
+        )}
+        <Sources onChoose={fillIn} />
+        <div className="bai-launcher">
+          <div>
+            {SECTIONS.map(({ key, content }) => (
+              <Card
+                key={key}
+                id={sectionId(key)}
+                tabIndex={-1}
+                className="bai-step"
+                onFocusCapture={() => setStep(key)}
+                title={t(`launcher.section-${key}`)}
+                style={{ marginBottom: 16 }}
+              >
+                {content}
+              </Card>
+            ))}
+            <StepButtons current={step} onChoose={goTo} onReset={() => setForm(EMPTY)} />
+          </div>
+          <div className="bai-launcher-side">
+            <StepList current={step} onChoose={goTo} />
             <Card
-              key={key}
-              id={sectionId(key)}
+              id={sectionId('review')}
+              role="complementary"
+              aria-label={t('launcher.preview')}
               tabIndex={-1}
               className="bai-step"
-              onFocusCapture={() => setStep(key)}
-              title={t(`launcher.section-${key}`)}
-              style={{ marginBottom: 16 }}
+              title={t('launcher.preview')}
             >
-              {content}
+              {preview.error && (
+                <ErrorNotice error={preview.error} onRetry={() => void preview.refetch()} />
+              )}
+              <PreviewPanel isCurrent={isCurrent} />
+              <RequestActions form={form} />
             </Card>
-          ))}
-          <StepButtons current={step} onChoose={goTo} onReset={() => setForm(EMPTY)} />
+          </div>
         </div>
-        <div className="bai-launcher-side">
-          <StepList current={step} onChoose={goTo} />
-          <Card
-            id={sectionId('review')}
-            role="complementary"
-            aria-label={t('launcher.preview')}
-            tabIndex={-1}
-            className="bai-step"
-            title={t('launcher.preview')}
-          >
-            {preview.error && (
-              <ErrorNotice error={preview.error} onRetry={() => void preview.refetch()} />
-            )}
-            <PreviewPanel isCurrent={isCurrent} />
-            <RequestActions form={form} />
-          </Card>
-        </div>
+        <StartBar
+          form={form}
+          preview={preview.data}
+          isCurrent={isCurrent}
+          onReview={() => goTo('review')}
+          isWanted={startsForm === form}
+          onAnswered={() => setStartsForm(undefined)}
+        />
       </div>
-      <StartBar
-        form={form}
-        preview={preview.data}
-        isCurrent={isCurrent}
-        onReview={() => goTo('review')}
-      />
     </LauncherContext>
   );
 }

@@ -10,6 +10,7 @@ import { sessionsQuery } from '../../data/sessions/sessions';
 import { formOf, requestOfSession, type LaunchForm } from './form';
 import { useLauncher } from './launcherContext';
 import { presetState } from './presets';
+import { onMenuKeyDown } from '../../components/menuKeys';
 
 const RECENT = 5;
 // Signs of presets that cannot start now.
@@ -39,9 +40,11 @@ export function RecentSessions({ onChoose }: SourceProps) {
   const sessions = recent.data?.items ?? [];
   return (
     <Dropdown
+      autoFocus
       trigger={['click']}
       disabled={sessions.length === 0}
       menu={{
+        onKeyDown: onMenuKeyDown,
         items: sessions.map(session => ({
           key: session.id,
           label: session.name,

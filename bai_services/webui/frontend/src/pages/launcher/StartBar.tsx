@@ -1,13 +1,16 @@
-import { useState } from 'react';
+import { useEffect, useState } from 'react';
 import { App, Button, InputNumber } from 'antd';
 import { useNavigate } from '@tanstack/react-router';
 import type { TFunction } from 'i18next';
 import { useTranslation } from 'react-i18next';
 import { startText } from '../../components/startText';
+import { useLatest } from '../../components/useLatest';
 import { useLaunch, type SessionPreview } from '../../data/sessions/launch';
 import { requestOf, type LaunchForm } from './form';
 
 const MAX_COUNT = 100;
+/** Id of the field with the number of sessions. */
+export const COUNT_ID = 'launch-count';
 
 interface StartBarProps {
   form: LaunchForm;
@@ -15,13 +18,18 @@ interface StartBarProps {
   /** Whether the preview is of the current values of the form. */
   isCurrent: boolean;
   onReview: () => void;
+  /** Whether a key has asked to start the session. */
+  isWanted: boolean;
+  /** Called when the session starts or the user is asked, or when the problems are shown. */
+  onAnswered: () => void;
 }
 
 /**
  * Bar at the bottom of the window: the button that starts the session, and the result of the
  * preview.
  */
-export function StartBar({ form, preview, isCurrent, onReview }: StartBarProps) {
+export function StartBar(props: StartBarProps) {
+  const { form, preview, isCurrent, onReview, isWanted, onAnswered } = props;
   const { t, i18n } = useTranslation();
   const { message, modal } = App.useApp();
   const navigate = useNavigate();
@@ -52,6 +60,21 @@ export function StartBar({ form, preview, isCurrent, onReview }: StartBarProps) 
       onOk: start
     });
   };
+  const submit = hasFolder ? start : confirm;
+  const answer = useLatest(() => {
+    onAnswered();
+    if (isValid && !launch.isPending) {
+      submit();
+    } else if (!isValid) {
+      onReview();
+    }
+  });
+  const isAnswerable = isWanted && isCurrent && preview !== undefined;
+  useEffect(() => {
+    if (isAnswerable) {
+      answer();
+    }
+  }, [isAnswerable, answer]);
   return (
     <div className="bai-start-bar">
       {preview && (
@@ -64,11 +87,13 @@ export function StartBar({ form, preview, isCurrent, onReview }: StartBarProps) 
           {resultText(t, i18n.language, preview)}
         </Button>
       )}
+      <span className="bai-secondary bai-start-hint">{t('launcher.keys')}</span>
       <div className="bai-start-buttons">
         <InputNumber
           size="large"
           prefix="×"
           style={{ width: 88 }}
+          id={COUNT_ID}
           aria-label={t('launcher.count')}
           min={1}
           max={MAX_COUNT}
@@ -81,7 +106,8 @@ export function StartBar({ form, preview, isCurrent, onReview }: StartBarProps) 
           size="large"
           disabled={!isValid}
           loading={launch.isPending}
-          onClick={hasFolder ? start : confirm}
+          aria-keyshortcuts="Control+Enter"
+          onClick={submit}
         >
           {t('launcher.launch', { count })}
         </Button>

@@ -1,6 +1,7 @@
 import { App, Button, Dropdown, Upload } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { useConvertPipeline, type PipelineFormat } from '../../data/pipelines/pipelines';
+import { onMenuKeyDown } from '../../components/menuKeys';
 
 const EXTENSIONS: Record<PipelineFormat, string> = {
   bai: '.yaml',
@@ -60,8 +61,10 @@ export function Conversions({ text, name, onImport }: ConversionsProps) {
         </Upload>
       )}
       <Dropdown
+        autoFocus
         trigger={['click']}
         menu={{
+          onKeyDown: onMenuKeyDown,
           items: FORMATS.map(key => ({ key, label: t(`pipelines.format-${key}`) })),
           onClick: ({ key }) => save(key as PipelineFormat)
         }}

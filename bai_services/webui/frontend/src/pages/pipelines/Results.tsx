@@ -8,6 +8,7 @@ import { ErrorNotice } from '../../components/ErrorNotice';
 import { UserText } from '../../components/UserText';
 import { resultsQuery, type PipelineResults } from '../../data/pipelines/pipelines';
 import { FileDrawer } from '../data/preview/FileDrawer';
+import { replacesData } from '../../data/connection';
 
 type Artifact = PipelineResults['artifacts'][number];
 
@@ -16,7 +17,7 @@ export function Results({ runId }: { runId: string }) {
   const { t, i18n } = useTranslation();
   const [open, setOpen] = useState<string>();
   const { data, error, refetch } = useQuery(resultsQuery(runId));
-  if (error) {
+  if (replacesData(error, data)) {
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
   }
   if (!data) {

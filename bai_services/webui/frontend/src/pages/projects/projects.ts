@@ -23,7 +23,7 @@ export const PROJECTS: Entity = {
     { key: 'is_active', isSortable: true },
     { key: 'type', isOptional: true },
     { key: 'total_resource_slots' },
-    { key: 'max_concurrent_sessions', isSortable: true, isOptional: true },
+    { key: 'max_concurrent_sessions', isSortable: true, isOptional: true, noLimit: null },
     { key: 'allowed_vfolder_hosts', isOptional: true },
     { key: 'resource_policy', isSortable: true },
     { key: 'default_image', isOptional: true },
@@ -79,7 +79,7 @@ export const DOMAINS: Entity = {
     { key: 'description' },
     { key: 'is_active', isSortable: true },
     { key: 'total_resource_slots' },
-    { key: 'max_concurrent_sessions', isSortable: true },
+    { key: 'max_concurrent_sessions', isSortable: true, noLimit: null },
     { key: 'allowed_vfolder_hosts' },
     { key: 'created_at', isSortable: true, isOptional: true }
   ],

@@ -8,6 +8,7 @@ import { formatTime, useNow } from '../../components/time';
 import { openReservationsQuery, type Reservation } from '../../data/scheduling/reservations';
 import { positionOf, type TimeScale } from '../scheduler/timeScale';
 import { tracksOf } from './tracks';
+import { replacesData } from '../../data/connection';
 
 const DAY_MILLIS = 24 * 3_600_000;
 const DAYS = [1, 7, 30, 90] as const;
@@ -35,7 +36,7 @@ function Calendar() {
   const { t, i18n } = useTranslation();
   const [days, setDays] = useState<number>(DEFAULT_DAYS);
   const { data, error, refetch } = useQuery(openReservationsQuery);
-  if (error) {
+  if (replacesData(error, data)) {
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
   }
   if (!data) {

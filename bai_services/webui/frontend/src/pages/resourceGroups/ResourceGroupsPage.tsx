@@ -30,7 +30,7 @@ const RESOURCE_GROUPS: Entity = {
     },
     { key: 'allowed_session_types' },
     { key: 'total_resource_slots', isOptional: true },
-    { key: 'max_concurrent_sessions', isSortable: true, isOptional: true },
+    { key: 'max_concurrent_sessions', isSortable: true, isOptional: true, noLimit: null },
     { key: 'created_at', isSortable: true, isOptional: true }
   ],
   filters: [{ key: 'name__contains' }],

@@ -6,12 +6,13 @@ import { CardTable } from '../../components/CardTable';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { formatTime } from '../../components/time';
 import { preemptionsQuery, type Preemption } from '../../data/scheduling/preemptions';
+import { replacesData } from '../../data/connection';
 
 /** The latest preemptions in a resource group: which sessions were stopped for which session. */
 export function PreemptionTable({ group }: { group: string }) {
   const { t, i18n } = useTranslation();
   const { data, error, refetch } = useQuery(preemptionsQuery(group));
-  if (error) {
+  if (replacesData(error, data)) {
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
   }
   if (!data) {

@@ -1,4 +1,4 @@
-import { Alert, Flex, Segmented, Select, Skeleton, Tabs, Typography } from 'antd';
+import { Alert, Empty, Flex, Segmented, Select, Skeleton, Tabs, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
@@ -13,6 +13,7 @@ import { QueueTable, RunningTable } from './SchedulerTables';
 import type { SchedulerSearch, View } from './search';
 import { RANGES, type Range } from './timeScale';
 import { Timeline } from './Timeline';
+import { replacesData } from '../../data/connection';
 
 const route = getRouteApi('/scheduler');
 const DEFAULT_RANGE: Range = '6h';
@@ -24,7 +25,7 @@ export function SchedulerPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const { data: me } = useQuery(meQuery);
-  const { data: groups } = useQuery(groupNamesQuery);
+  const { data: groups, error, refetch } = useQuery(groupNamesQuery);
   const group = search.group ?? groups?.[0];
   const range = search.range ?? DEFAULT_RANGE;
   const change = (changes: SchedulerSearch) =>
@@ -54,6 +55,9 @@ export function SchedulerPage() {
           style={{ minWidth: 140 }}
         />
       </Flex>
+      {error && !groups && <ErrorNotice error={error} onRetry={() => void refetch()} />}
+      {!groups && !error && <Skeleton active />}
+      {groups?.length === 0 && <Empty description={t('entities.none')} />}
       {group && (
         <Tabs
           activeKey={search.view ?? 'queue'}
@@ -101,7 +105,7 @@ export function SchedulerPage() {
 function GroupSchedule(props: { group: string; range: Range; mayChange: boolean }) {
   const { t } = useTranslation();
   const { data: schedule, error, refetch } = useQuery(scheduleQuery(props.group));
-  if (error) {
+  if (replacesData(error, schedule)) {
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
   }
   if (!schedule) {

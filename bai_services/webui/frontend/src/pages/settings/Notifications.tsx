@@ -20,6 +20,7 @@ import { LANGUAGES } from '../../i18n';
 import { Deliveries } from '../webhooks/Deliveries';
 import { WebhookActions, WebhookSecret } from '../webhooks/WebhookActions';
 import { OWN_WEBHOOKS } from '../webhooks/webhooks';
+import { replacesData } from '../../data/connection';
 
 const DIGESTS = ['none', 'hourly', 'daily'] as const;
 const HALF_HOURS = Array.from({ length: 48 }, (_, half) => {
@@ -34,7 +35,7 @@ export function Notifications() {
   const settings = useQuery(notificationSettingsQuery);
   const events = useQuery(notificationEventsQuery);
   const error = settings.error ?? events.error;
-  if (error) {
+  if (replacesData(error, settings.data && events.data)) {
     const retry = () => void Promise.all([settings.refetch(), events.refetch()]);
     return <ErrorNotice error={error} onRetry={retry} />;
   }

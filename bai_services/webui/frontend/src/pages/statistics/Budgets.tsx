@@ -8,6 +8,7 @@ import { Tag } from '../../components/Tag';
 import { formatTime } from '../../components/time';
 import { UserText } from '../../components/UserText';
 import { budgetsQuery, money, type ProjectBudget } from '../../data/usage/budgets';
+import { replacesData } from '../../data/connection';
 
 /** The spent part of each project budget; renders nothing if there are no budgets. */
 export function Budgets() {
@@ -15,7 +16,7 @@ export function Budgets() {
   const [page, setPage] = useState(1);
   const { data, error, refetch } = useQuery(budgetsQuery(rangeOf(page)));
   useExistingPage(page, data?.total, setPage);
-  if (error) {
+  if (replacesData(error, data)) {
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
   }
   if (!data || data.total === 0) {

@@ -14,6 +14,7 @@ import { reasonText } from '../../../i18n/reasonText';
 import { useRights } from '../rights';
 import type { ChangeSearch, EndpointTabProps } from './EndpointDrawer';
 import { RevisionDifferences } from './RevisionDifferences';
+import { replacesData } from '../../../data/connection';
 
 const COLORS: Record<string, TagColor | undefined> = {
   completed: 'green',
@@ -25,7 +26,7 @@ const COLORS: Record<string, TagColor | undefined> = {
 export function Revisions({ endpoint, search, onChange }: EndpointTabProps) {
   const { t } = useTranslation();
   const { data: revisions, error, refetch } = useQuery(revisionsQuery(endpoint.id));
-  if (error) {
+  if (replacesData(error, revisions)) {
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
   }
   if (revisions === undefined) {

@@ -3,9 +3,11 @@ import { Flex, Segmented, Typography, type TableColumnsType } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { CardTable } from '../../../components/CardTable';
 import { LazyChart } from '../../../components/chart/LazyChart';
+import { personal } from '../../../components/personal';
 import { formatDuration, formatTime } from '../../../components/time';
 import type { Comparison, GroupWaits, PolicyReport } from '../../../data/scheduling/replays';
 import { resourcesOf, utilizationOption, waitOption } from './charts';
+import { CURRENT, keyOf, mostChangedUser, ruleTexts } from './summary';
 
 const CHART_HEIGHT = 240;
 const GROUPINGS = { project: 'by_project', user: 'by_user', priority: 'by_priority' } as const;
@@ -16,7 +18,14 @@ export function ReplayResult({ comparison }: { comparison: Comparison }) {
   const { t, i18n } = useTranslation();
   const { reports } = comparison;
   const names = useMemo(
-    () => reports.map(({ name }, index) => (index < 2 ? t(`replays.report-${name}`) : name)),
+    () =>
+      reports.map((report, index) =>
+        index <= CURRENT
+          ? t(`replays.report-${report.name}`)
+          : ruleTexts(report, reports[CURRENT], order =>
+              t(`resource-groups.scheduler-${order}`)
+            ).join(' / ')
+      ),
     [reports, t]
   );
   return (
@@ -33,6 +42,7 @@ export function ReplayResult({ comparison }: { comparison: Comparison }) {
         })}{' '}
         {t('replays.how-to-read')}
       </Typography.Paragraph>
+      <Summary reports={reports} names={names} />
       <MeasureTable reports={reports} names={names} />
       <WaitChart comparison={comparison} names={names} />
       <UtilizationChart comparison={comparison} names={names} />
@@ -65,6 +75,40 @@ function useFormats() {
       percent: (value: number) => `${number.format(value)} %`
     };
   }, [i18n.language]);
+}
+
+/** For each tried policy: what it changes compared with the current policy, and for whom. */
+function Summary({ reports, names }: ReportsProps) {
+  const { t } = useTranslation();
+  const { seconds } = useFormats();
+  const current = reports[CURRENT];
+  if (!current) {
+    return null;
+  }
+  return (
+    <ul style={{ paddingInlineStart: 20 }}>
+      {reports.slice(CURRENT + 1).map((report, index) => {
+        const user = mostChangedUser(report, current);
+        return (
+          <li key={index}>
+            <strong>{names[CURRENT + 1 + index]}</strong>:{' '}
+            {t('replays.change', {
+              earlier: report.than_current?.earlier ?? 0,
+              later: report.than_current?.later ?? 0,
+              before: seconds(current.wait_seconds.median),
+              after: seconds(report.wait_seconds.median)
+            })}{' '}
+            {user &&
+              t('replays.change-user', {
+                user: personal(user.user),
+                before: seconds(user.before),
+                after: seconds(user.after)
+              })}
+          </li>
+        );
+      })}
+    </ul>
+  );
 }
 
 const columnsOf = (first: string, names: readonly string[]): TableColumnsType<Row> => [
@@ -197,8 +241,6 @@ function ResultSection(props: { title: string; children: React.ReactNode }) {
     </section>
   );
 }
-
-const keyOf = ({ domain, name }: GroupWaits) => `${domain}/${name}`;
 
 function GroupTable({ reports, names }: ReportsProps) {
   const { t } = useTranslation();

@@ -13,6 +13,7 @@ import { MAX_POLICIES, policyOf, policyText, requestOf, type TriedRules } from '
 import { PolicyFields } from './PolicyFields';
 import { RecentReplays } from './RecentReplays';
 import { ReplayResult } from './ReplayResult';
+import { replacesData } from '../../../data/connection';
 
 const DEFAULT_PERIOD: ReplayPeriod = '7d';
 
@@ -97,7 +98,7 @@ function ReplayForm({ group, search, change }: Omit<TryPolicyProps, 'mayStart'>)
 
 function ShownReplay(props: { group: string; id: string; mayCancel: boolean }) {
   const { data, error, refetch } = useQuery(replayQuery(props.group, props.id));
-  if (error) {
+  if (replacesData(error, data)) {
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
   }
   if (!data) {

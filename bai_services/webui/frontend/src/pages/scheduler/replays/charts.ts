@@ -55,7 +55,7 @@ export function utilizationOption(
     },
     xAxis: {
       type: 'time',
-      min: Date.parse(comparison.since),
+      min: firstUse(comparison, resource),
       max: Date.parse(comparison.until),
       splitNumber: 4,
       axisLabel: { hideOverlap: true }
@@ -78,6 +78,15 @@ export function utilizationOption(
       };
     })
   };
+}
+
+/** The time before the first use of a resource: a chart of the empty days before it says nothing. */
+function firstUse({ since, times, reports }: Comparison, resource: string): number {
+  const used = reports.flatMap(report =>
+    report.utilization.filter(one => one.resource === resource).map(({ percents }) => percents)
+  );
+  const first = times.findIndex((_, at) => used.some(percents => (percents[at] ?? 0) > 0));
+  return Date.parse(times[first - 1] ?? since);
 }
 
 /** The resources of a comparison; devices first. */

@@ -25,7 +25,8 @@ export function SessionFacts({ session }: { session: Session }) {
   const code = exitCodeOf(session);
   const rows = [
     { key: 'status', children: <SessionTag session={session} /> },
-    { key: 'info', children: info && <bdi>{info}</bdi> },
+    // `WhyPending` shows the reason of a pending session.
+    { key: 'info', children: !isPending(session) && info && <bdi>{info}</bdi> },
     {
       key: 'result',
       children: code !== null && t('sessions.exit-code', { code: String(code) })

@@ -7,6 +7,7 @@ import { ScrollArea } from '../../../components/ScrollArea';
 import { graphQuery } from '../../../data/sessions/sessions';
 import { layOut, type Placed } from './graphLayout';
 import { readSessionsSearch } from '../search';
+import { replacesData } from '../../../data/connection';
 
 const NODE = { width: 150, height: 44 };
 const STEP = { x: 200, y: 60 };
@@ -22,7 +23,7 @@ interface Node {
 export function SessionGraph({ id }: { id: string }) {
   const { t } = useTranslation();
   const { data: graph, error, refetch } = useQuery(graphQuery(id));
-  if (error) {
+  if (replacesData(error, graph)) {
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
   }
   if (!graph) {

@@ -6,12 +6,13 @@ import { StatusTag } from '../../../components/StatusTag';
 import { formatTime } from '../../../components/time';
 import { historyQuery } from '../../../data/sessions/sessions';
 import { reasonText } from '../../../i18n/reasonText';
+import { replacesData } from '../../../data/connection';
 
 /** Status changes of a session, the latest first. */
 export function SessionHistory({ id }: { id: string }) {
   const { i18n } = useTranslation();
   const { data, error, refetch } = useQuery(historyQuery(id));
-  if (error) {
+  if (replacesData(error, data)) {
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
   }
   if (!data) {

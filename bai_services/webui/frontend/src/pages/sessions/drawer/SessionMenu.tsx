@@ -14,6 +14,7 @@ import { requestOfSession } from '../../launcher/form';
 import { CommitDialog } from './CommitDialog';
 import { ResizeDialog } from './ResizeDialog';
 import { SuspendDialog } from './SuspendDialog';
+import { onMenuKeyDown } from '../../../components/menuKeys';
 
 /**
  * Menu with further actions: rename, change the priority, resize, commit to an image, suspend, create a
@@ -69,7 +70,7 @@ export function SessionMenu({ session }: { session: Session }) {
   }
   return (
     <>
-      <Dropdown trigger={['click']} menu={{ items }}>
+      <Dropdown autoFocus trigger={['click']} menu={{ onKeyDown: onMenuKeyDown, items }}>
         <Button>{t('sessions.more')}</Button>
       </Dropdown>
       {field === 'size' && <ResizeDialog session={session} onClose={() => setField(undefined)} />}

@@ -10,6 +10,7 @@ import {
   wasPreempted,
   type Session
 } from '../../../data/sessions/sessions';
+import { replacesData } from '../../../data/connection';
 
 const NOT_FOUND = 404;
 
@@ -23,7 +24,7 @@ export function Suspension({ session }: { session: Session }) {
     // A preempted session that saved nothing.
     return null;
   }
-  if (error) {
+  if (replacesData(error, data)) {
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
   }
   if (!data) {

@@ -7,13 +7,19 @@ import { OverflowTargets } from '../../../components/OverflowTargets';
 import { startText } from '../../../components/startText';
 import { whyQuery, type Session } from '../../../data/sessions/sessions';
 import { reasonText, statusText, type Reason } from '../../../i18n/reasonText';
+import { replacesData } from '../../../data/connection';
 
 /** Why a session is pending, its estimated start, and changes that would let it start sooner. */
 export function WhyPending({ session }: { session: Session }) {
   const { t, i18n } = useTranslation();
   const { data: why, error, refetch } = useQuery(whyQuery(session.id));
-  if (error) {
-    return <ErrorNotice error={error} onRetry={() => void refetch()} />;
+  if (replacesData(error, why)) {
+    return (
+      <>
+        <ErrorNotice error={error} onRetry={() => void refetch()} />
+        <p>{statusText(i18n, session)}</p>
+      </>
+    );
   }
   if (!why) {
     return <Skeleton active paragraph={{ rows: 2 }} />;

@@ -10,6 +10,7 @@ import { quotasQuery } from '../../../data/sessions/quotas';
 import { useStored } from '../../../data/stored';
 import { GroupSelect, ResourceBars, UsedFreeSwitch } from '../../dashboard/ResourceBars';
 import { amountsOf, panelChoice, PANELS } from '../../dashboard/resources';
+import { onMenuKeyDown } from '../../../components/menuKeys';
 
 interface ResourcePanelProps {
   /** The resource group; undefined means the default group of a new session. */
@@ -64,8 +65,10 @@ export const ResourcePanel = memo(function ResourcePanel({ group, onGroup }: Res
               aria-label={t('dashboard.refresh', { title })}
             />
             <Dropdown
+              autoFocus
               trigger={['click']}
               menu={{
+                onKeyDown: onMenuKeyDown,
                 selectable: true,
                 selectedKeys: [panel],
                 items: PANELS.map(key => ({ key, label: t(`dashboard.panel-${key}`) })),

@@ -6,6 +6,7 @@ import { LazyChart } from '../../../../components/chart/LazyChart';
 import { ErrorNotice } from '../../../../components/ErrorNotice';
 import { loadQuery, type Endpoint, type ScalingRule } from '../../../../data/serving/endpoints';
 import { lastLoadOf, loadOption } from './loadOption';
+import { replacesData } from '../../../../data/connection';
 
 const HEIGHT = 180;
 
@@ -22,7 +23,7 @@ export function LoadChart({ endpoint, rule }: { endpoint: Endpoint; rule: Scalin
     [t]
   );
   const option = useMemo(() => data && loadOption(data, names), [data, names]);
-  if (error) {
+  if (replacesData(error, data)) {
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
   }
   if (!data || !option) {
