@@ -211,6 +211,10 @@ def _switch(now: Situation, active: str) -> Plan:
     others = [each for each in _live(now) if each.revision_id not in (now.target, active)]
     former = [each for each in _ready(now) if each.revision_id != now.target]
     removed = _spare(others, len(former) - now.desired)
+    surplus = _surplus(new, wanted)
+    if len(_ready(now, active)) < now.desired:
+        # The former revision lacks capacity: stop only surplus replicas that do not serve.
+        surplus = [each for each in surplus if each.phase is not Phase.READY]
     weights = _by_number(_without(former, removed), active)
     if is_canary and ready:
         share, unit = rules.canary_percent, gcd(*weights.values())
@@ -218,7 +222,7 @@ def _switch(now: Situation, active: str) -> Plan:
         weights = {each: number * (ALL_REQUESTS - share) for each, number in numbers.items()}
         weights[now.target] = sum(numbers.values()) * share
     return replace(
-        _remove([*removed, *_surplus(new, wanted), *_surplus(old, now.desired)]),
+        _remove([*removed, *surplus, *_surplus(old, now.desired)]),
         create={
             **_creation(now, now.target, wanted - len(new)),
             **(_creation(now, active, now.desired - len(old)) if now.may_restore else {}),

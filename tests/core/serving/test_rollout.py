@@ -377,3 +377,24 @@ def test_latency_restores_the_former_revision_after_enough_requests() -> None:
     assert plan(one.now).outcome is Outcome.ROLLED_BACK
     assert plan(replace(one.now, p99_ms=200.0)).outcome is None
     assert plan(replace(one.now, active=None)).outcome is None
+
+
+@given(
+    rules=rules_of,
+    desired=st.integers(0, 6),
+    ready=st.tuples(st.integers(0, 6), st.integers(0, 6)),
+    starting=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+)
+def test_ready_canaries_remain_while_the_former_revision_lacks_ready_replicas(
+    rules: RolloutRules, desired: int, ready: tuple[int, int], starting: tuple[int, int]
+) -> None:
+    rules = replace(rules, strategy=Strategy.CANARY, is_automatic=False)
+    replicas = [
+        ReplicaState(f"{revision}-{phase}-{number}", revision, phase)
+        for phase, counts in ((Phase.READY, ready), (Phase.STARTING, starting))
+        for revision, count in zip((OLD, NEW), counts, strict=True)
+        for number in range(count)
+    ]
+    steps = plan(Situation(desired, OLD, NEW, replicas, rules))
+    if ready[0] < desired:
+        assert steps.drain == ()
