@@ -1,6 +1,6 @@
 """Requests to agents to read the SBOMs of images.
 
-Follows 0074; created 2026-11-28.
+Follows 0075; created 2026-11-28.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0078"
-down_revision = "0074"
+revision = "0076"
+down_revision = "0075"
 
 
 def upgrade() -> None:
