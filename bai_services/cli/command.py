@@ -22,6 +22,11 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print exactly one JSON document."
 )
 
+# Commands that only list accept the word that the groups of commands use for their lists.
+ls_argument = click.argument(
+    "ls", required=False, metavar="[ls]", type=click.Choice(["ls", "list"]), expose_value=False
+)
+
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show all non-empty fields.")
 
 

@@ -363,6 +363,14 @@ class TextTemplate(Enum):
         "project {name}, storage host {host}: {percent}% of the quota is used ({used} of {limit})"
     )
     NOTICE_BUDGET = "project {name} has used {percent}% of its budget"
+    NOTICE_BUDGET_BLOCKS = (
+        "project {name} has used {percent}% of its budget: new sessions wait until it is raised or "
+        "its next period begins"
+    )
+    NOTICE_BUDGET_STOPS = (
+        "project {name} has used {percent}% of its budget: new sessions wait, and running sessions "
+        "stop at {ends_at}"
+    )
     NOTICE_ANNOUNCEMENT = "{title}"
     NOTICE_MAINTENANCE = "maintenance from {starts_at}: {reason}"
     NOTICE_MAINTENANCE_OF = "maintenance of {target} from {starts_at}: {reason}"

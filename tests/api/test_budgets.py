@@ -137,6 +137,9 @@ async def test_running_sessions_are_stopped_after_the_grace(api: Api) -> None:
     await watch.step()
     shown = await user.get("/sessions/first")
     assert shown["end_rule"]["coded"]["code"] == "budget-stop"
+    await api.world.manager.notifications.outbox.step()
+    (notice,) = (await user.get("/notifications", event="budget-warning"))["items"]
+    assert "default has used 200% of its budget: new sessions wait, and running" in notice["text"]
     api.world.clock.advance(minutes=4)
     await watch.step()
     assert (await user.get("/sessions/first"))["status"] == Status.RUNNING
@@ -172,7 +175,8 @@ async def test_warning_budget_blocks_nothing_and_repeats_no_event(api: Api) -> N
     for _ in range(3):
         api.world.clock.advance(seconds=45)
         await watch.step()
-    assert await notices(api) == [50, 100, 200]
+    # The percentages 50, 100 and 200 are reached; the notices state what is spent.
+    assert await notices(api) == [75, 150, 225]
     assert (await user.get(f"/budgets/{made['project_id']}"))["blocked_at"] is None
 
 

@@ -54,5 +54,5 @@ async def test_export_as_json_lines_and_verification(api: Api, bai: Bai) -> None
     damaged = await bai("admin", "audit", "verify", by="admin")
     assert damaged.code == 1
     assert f"entry {rows[-2]['id']}" in damaged.stdout
-    mine = await bai("audit", "--actor", "admin", "--json", by="user")
+    mine = await bai("audit", "ls", "--actor", "admin", "--json", by="user")
     assert mine.document["items"] == []

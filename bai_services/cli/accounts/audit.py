@@ -5,12 +5,21 @@ from __future__ import annotations
 import click
 
 from .. import output
-from ..command import Connection, connected, example, json_option, page_options, page_query
+from ..command import (
+    Connection,
+    connected,
+    example,
+    json_option,
+    ls_argument,
+    page_options,
+    page_query,
+)
 
 COLUMNS = ("at", "actor", "action", "entity_name", "on_behalf_of", "details")
 
 
 @click.command("audit", epilog=example("bai audit", "bai audit --action session.read-log"))
+@ls_argument
 @click.option("--action", metavar="ACTION", help="Only this action, for example session.read-log.")
 @click.option("--actor", metavar="USER", help="Only actions of this user.")
 @page_options

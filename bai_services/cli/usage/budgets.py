@@ -5,12 +5,21 @@ from __future__ import annotations
 import click
 
 from .. import output
-from ..command import Connection, connected, example, json_option, page_options, page_query
+from ..command import (
+    Connection,
+    connected,
+    example,
+    json_option,
+    ls_argument,
+    page_options,
+    page_query,
+)
 
 _COLUMNS = ("project", "amount", "spent", "left", "currency", "period_end", "mode", "blocked_at")
 
 
 @click.command(epilog=example("bai budget"))
+@ls_argument
 @page_options
 @json_option
 @connected

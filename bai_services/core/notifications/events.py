@@ -168,13 +168,30 @@ def session_stops(
 
 
 def budget_warning(
-    project_id: str, at: datetime, domain: str, name: str, period: str, percent: int
+    project_id: str,
+    at: datetime,
+    domain: str,
+    name: str,
+    period: str,
+    percent: int,
+    *,
+    spent_percent: int,
+    is_blocked: bool = False,
+    stops_at: datetime | None = None,
 ) -> Event:
-    """Return the event that a project has used ``percent`` of its budget of a period.
+    """Return the event that a project has reached ``percent`` of its budget of a period.
 
     ``period`` identifies the period; each percentage is reported once per period.
+    ``spent_percent``: the spent part of the budget. ``is_blocked``: new sessions do not start.
+    ``stops_at``: when running sessions stop; None: they continue.
     """
-    text = TextTemplate.NOTICE_BUDGET.text(name=name, percent=percent)
+    if stops_at is not None:
+        text = TextTemplate.NOTICE_BUDGET_STOPS.text(
+            name=name, percent=spent_percent, ends_at=stops_at.isoformat(timespec="seconds")
+        )
+    else:
+        template = TextTemplate.NOTICE_BUDGET_BLOCKS if is_blocked else TextTemplate.NOTICE_BUDGET
+        text = template.text(name=name, percent=spent_percent)
     audience = Audience(project_id=project_id)
     key = f"budget:{project_id}:{period}:{percent}"
     return Event(key, at, EventName.BUDGET_WARNING, audience, text, "statistics", domain)

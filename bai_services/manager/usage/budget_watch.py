@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from bai_services.core.audit import AuditEntry
 from bai_services.core.coded_text import TextTemplate
-from bai_services.core.notifications.events import budget_warning
+from bai_services.core.notifications.events import Event, budget_warning
 from bai_services.core.usage.budgets import (
     BudgetEvent,
     Mode,
@@ -21,6 +21,7 @@ from bai_services.core.usage.budgets import (
     is_blocked,
     month_of,
     reached_percent,
+    spent_percent,
 )
 from bai_services.core.usage.model import Dimension
 from bai_services.core.usage.periods import Interval, full_hour, next_full_hour, zone_of
@@ -97,16 +98,9 @@ class BudgetWatch:
         }
         entries = {key: self._entry(event) for key, event in events.items()}
         notices = {
-            state.project_id: budget_warning(
-                state.project_id,
-                now,
-                event.domain,
-                event.project,
-                state.spent_since.isoformat(),
-                event.percent,
-            )
-            for state in states
-            if (event := events.get(state.project_id)) is not None
+            state.project_id: _notice_of(budget, state, events[state.project_id])
+            for budget, state in zip(budgets, states, strict=True)
+            if state.project_id in events
         }
         written = await self._store.write_states(states, entries, notices)
         for event in events.values():
@@ -205,4 +199,21 @@ def _event_of(budget: BudgetRow, state: BudgetState, currency: str) -> BudgetEve
         amount=float(budget.amount),
         currency=currency,
         is_blocked=state.blocked_at is not None,
+    )
+
+
+def _notice_of(budget: BudgetRow, state: BudgetState, event: BudgetEvent) -> Event:
+    stops_at = None
+    if state.blocked_at is not None and budget.stop_after_minutes is not None:
+        stops_at = state.blocked_at + timedelta(minutes=budget.stop_after_minutes)
+    return budget_warning(
+        budget.project_id,
+        event.at,
+        event.domain,
+        event.project,
+        state.spent_since.isoformat(),
+        event.percent,
+        spent_percent=spent_percent(state.spent, budget.amount),
+        is_blocked=event.is_blocked,
+        stops_at=stops_at,
     )

@@ -966,7 +966,7 @@ async def test_owner_who_has_left_the_project_can_delete_an_endpoint(api: Api) -
     await step(api, 2)
     await admin.delete(f"/projects/{made['project_id']}/members/user")
     assert [each["name"] for each in (await user.get("/endpoints"))["items"]] == ["llm"]
-    with pytest.raises(NotFound, match="not in a project"):
+    with pytest.raises(InvalidRequest, match="not in an active project"):
         await user.post("/endpoints/llm/revisions", {"settings": {"command": "other"}})
     await user.delete("/endpoints/llm")
     await step(api, 4)

@@ -254,13 +254,13 @@ async def test_preemption_and_budget_are_reported_once(world: World) -> None:
     project_id = await world.project_id()
     made = [
         session_preempted("s1", now, user_id, "default", "lab", reason),
-        budget_warning(project_id, now, "default", "research", "2026-11", 90),
+        budget_warning(project_id, now, "default", "research", "2026-11", 90, spent_percent=94),
     ]
     for each in (*made, *made):
         await world.manager.notifications.outbox.raise_event(each)
     await step(world)
     assert sorted(await inbox(world, "user")) == [
-        ("budget-warning", "project research has used 90% of its budget"),
+        ("budget-warning", "project research has used 94% of its budget"),
         ("session-preempted", "session lab was stopped: stopped"),
     ]
 
