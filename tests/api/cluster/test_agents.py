@@ -50,7 +50,7 @@ async def test_a_heartbeat_registers_an_agent(api: Api) -> None:
 
 
 async def test_heartbeat_with_unknown_resource_group_is_rejected(api: Api) -> None:
-    with pytest.raises(errors.NotFound, match="resource group none"):
+    with pytest.raises(errors.NotFound, match="resource group 'none'"):
         await FakeAgent(api.agent, group="none").beat()
     with pytest.raises(errors.NotFound, match="heartbeat first"):
         await FakeAgent(api.agent).work()
