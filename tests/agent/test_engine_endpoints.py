@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -52,8 +53,34 @@ def client_folder(folder: Path, server: Path, pair: tuple[Path, Path]) -> str:
     return str(folder)
 
 
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder with a short path, because the path of a Unix socket has at most 107 characters."""
+    with TemporaryDirectory(prefix="bai-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def bridge() -> Iterator[str]:
+    """A bridge for a second engine.
+
+    With ``--bridge=none``, an engine would delete ``docker0``, the bridge of the first engine.
+    """
+    name = "bai-tls0"
+    subprocess.run(["ip", "link", "add", name, "type", "bridge"], check=True)
+    try:
+        subprocess.run(["ip", "address", "add", "198.51.100.1/30", "dev", name], check=True)
+        yield name
+    finally:
+        subprocess.run(["ip", "link", "delete", name], check=True)
+
+
 def test_tls_endpoint_needs_the_certificate_of_the_client(
-    docker_engine: DockerEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    docker_engine: DockerEngine,
+    tmp_path: Path,
+    short_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bridge: str,
 ) -> None:
     # With these variables, `requests` ignores the certificates that Docker's client passes to it.
     for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
@@ -63,8 +90,8 @@ def test_tls_endpoint_needs_the_certificate_of_the_client(
     server, key = write_certificate(tmp_path / "server")
     pairs = [write_certificate(tmp_path / name) for name in ("known", "unknown")]
     port = free_port()
-    words = [program, "--data-root", tmp_path / "data", "--exec-root", tmp_path / "exec"]
-    words += ["-p", tmp_path / "pid", "-H", f"tcp://localhost:{port}", "--bridge=none"]
+    words = [program, "--data-root", tmp_path / "data", "--exec-root", short_folder]
+    words += ["-p", tmp_path / "pid", "-H", f"tcp://localhost:{port}", f"--bridge={bridge}"]
     words += ["--iptables=false", "--tlsverify", "--tlscacert", pairs[0][0]]
     words += ["--tlscert", server, "--tlskey", key]
     known, unknown = (
@@ -78,6 +105,8 @@ def test_tls_endpoint_needs_the_certificate_of_the_client(
         # A client that trusts another server does not connect.
         shutil.copy(pairs[1][0], Path(known) / "ca.pem")
         assert version_at(endpoint, known) == ""
+    # Otherwise no container of the first engine could start.
+    assert Path("/sys/class/net/docker0").exists()
 
 
 def test_ssh_endpoint_needs_a_known_host_and_a_key(

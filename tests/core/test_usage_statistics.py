@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
@@ -215,14 +216,14 @@ def test_price_of_a_resource_group_precedes_the_default() -> None:
 
 
 @given(
-    st.integers(1, 10**9).map(lambda cents: cents / 100),
+    st.integers(1, 10**9).map(lambda cents: Decimal(cents) / 100),
     st.sampled_from([0, 0.29, 0.8, 1, 2]),
     st.sampled_from([-math.inf, 0, math.inf]),
 )
 def test_a_budget_is_fully_spent_if_and_only_if_it_blocks(
-    amount: float, part: float, towards: float
+    amount: Decimal, part: float, towards: float
 ) -> None:
-    spent = amount * part
+    spent = float(amount) * part
     spent = max(0.0, math.nextafter(spent, towards) if towards else spent)
     blocks = is_blocked(Mode.BLOCK, spent, amount)
     percent = spent_percent(spent, amount)
@@ -235,8 +236,8 @@ def test_a_budget_is_fully_spent_if_and_only_if_it_blocks(
     ("spent", "percent"), [(0.17, 100), (math.nextafter(0.17, 0), 99), (0.255, 150), (0, 0)]
 )
 def test_spent_percent_is_rounded_down(spent: float, percent: int) -> None:
-    assert spent_percent(spent, 0.17) == percent
+    assert spent_percent(spent, Decimal("0.17")) == percent
 
 
 def test_budget_of_zero_is_spent() -> None:
-    assert spent_percent(0, 0) == reached_percent((80, 100), 0, 0) == 100
+    assert spent_percent(0, Decimal(0)) == reached_percent((80, 100), 0, Decimal(0)) == 100

@@ -235,4 +235,4 @@ def test_upgrade_check_lists_pending_migrations(folder: Path, run: Run) -> None:
 
 @pytest.mark.parametrize("command", ["init", "run", "check", "backup", "restore", "upgrade"])
 def test_each_help_has_an_example(command: str, run: Run) -> None:
-    assert f"bai-hub {command}" in run(command, "--help").stdout.partition("Example:")[2]
+    assert f"bai-hub {command}" in run(command, "--help").stdout.partition("  Example")[2]
