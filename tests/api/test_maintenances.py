@@ -73,6 +73,12 @@ async def test_read_only_maintenance_rejects_changes_of_users(api: Api) -> None:
     with pytest.raises(Unavailable, match="read-only: upgrade"):
         await user.post("/session-templates", {"name": "during", "request": {}})
     await user.get("/session-templates")
+    # Idle checkers still stop sessions, so users can still prevent it.
+    for path, send in (("keep-alive", user.post), ("exclusion", user.put)):
+        with pytest.raises(NotFound, match="there is no session"):
+            await send(f"/sessions/lab/idle-checks/{path}", {"is_excluded": True})
+    with pytest.raises(NotFound, match="there is no session"):
+        await user.post("/sessions/lab/activity", {})
     for name, is_refused in (("user", True), ("admin", False)):
         await api.world.set_password(name)
         change = {"name": name, "old_password": PASSWORD, "new_password": "Another-horse-2"}

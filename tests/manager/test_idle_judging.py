@@ -212,9 +212,8 @@ async def test_last_warning_is_shown_for_its_full_time(
         for check in await simulation.checks(session):
             left = check.ends_at and (check.ends_at - simulation.now).total_seconds()
             shown += [left] if left is not None and left <= 60 else []
-    # The stop follows at a step after the announced end.
-    assert shown[:4] == [60, 45, 30, 15]
-    assert shown[4:] in ([], [0])
+    # The stop follows at the first step at or after the announced end.
+    assert shown == [60, 45, 30, 15]
 
 
 async def test_session_is_not_stopped_because_of_a_gap(simulation: IdleSimulation) -> None:
@@ -426,6 +425,19 @@ async def test_preempted_session_stays_excluded_and_its_keep_alives_stay_used(
         await simulation.world.sessions.move(session, event, simulation.now)
         await simulation.judging.step()
     await simulation.start(session)
+    await simulation.use(600, lab=1)
+    assert await simulation.status(session) is Status.RUNNING
+    assert [each.is_excluded for each in await simulation.checks(session)] == [True]
+
+
+async def test_session_can_be_excluded_before_its_first_check(simulation: IdleSimulation) -> None:
+    session = await simulation.add_session("lab")
+    with pytest.raises(Conflict, match="allows its exclusion"):
+        await simulation.store.exclude(session, True)
+    await simulation.add_checker(
+        CheckerSettings(300, thresholds={"cpu_util": 5}, allows_exclusion=True)
+    )
+    assert await simulation.store.exclude(session, True) == 1
     await simulation.use(600, lab=1)
     assert await simulation.status(session) is Status.RUNNING
     assert [each.is_excluded for each in await simulation.checks(session)] == [True]

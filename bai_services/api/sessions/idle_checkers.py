@@ -280,6 +280,7 @@ class KeepAliveHandler(APIHandler):
         tag="sessions",
         returns=Session,
         is_for_sessions=True,
+        works_when_read_only=True,
     )
     async def post(self, key: str) -> session_records.Session:
         return await self.manager.sessions.idle_requests.keep_alive(self.caller, key)
@@ -291,6 +292,7 @@ class ExclusionHandler(APIHandler):
         tag="sessions",
         body=IdleExclusion,
         returns=Session,
+        works_when_read_only=True,
     )
     async def put(self, key: str, body: IdleExclusion) -> session_records.Session:
         return await self.manager.sessions.idle_requests.exclude(self.caller, key, body.is_excluded)

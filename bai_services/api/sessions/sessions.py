@@ -194,6 +194,7 @@ class ActivityHandler(APIHandler):
         body=SessionActivity,
         returns=Idleness,
         is_for_sessions=True,
+        works_when_read_only=True,
     )
     async def post(self, key: str, body: SessionActivity) -> records.IdleDeadline:
         return await self.manager.sessions.activity.record_use(self.caller, key, body.idle_seconds)

@@ -21,6 +21,7 @@ from bai_services.core.sessions.idle_checks.checkers import (
     check_settings,
 )
 from bai_services.core.sessions.idle_checks.judging import (
+    LAGS,
     CheckStatus,
     JudgedSession,
     Judgement,
@@ -172,7 +173,8 @@ def test_judgement_equals_the_reference(
     end = LAST
     while sum(map(is_idle, range(end - points + 1, end + 1))) < math.ceil(points * percent / 100):
         end += 1
-    expected = max(START + timedelta(seconds=15 * (end + 1)), begin + timedelta(seconds=seconds))
+    stored = START + timedelta(seconds=15 * (end + 1)) + LAGS[FINE]
+    expected = max(stored, begin + timedelta(seconds=seconds))
     assert result.status is CheckStatus.IDLE
     assert result.ends_at == expected
     assert result.is_due == (expected <= NOW and end == LAST)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
+FOLDERS = "Maximum number of folders (0: no limit)"
+
 
 @pytest.fixture
 def admin(hub: RunningHub) -> Iterator[httpx.Client]:
@@ -173,8 +175,7 @@ async def test_policies_of_each_kind_are_created(
         await ui.page.get_by_role("button", name="New user policy").click()
         await ui.fill(
             Name=name,
-            Maximum_number_of_folders="7",
-            **{"Maximum number of signed-in browsers": "2"},
+            **{FOLDERS: "7", "Maximum number of signed-in browsers": "2"},
         )
         await ui.save()
         await ui.row(name).wait_for()
@@ -185,7 +186,7 @@ async def test_policies_of_each_kind_are_created(
         await ui.page.get_by_role("button", name="New project policy").click()
         await ui.fill(
             Name=name,
-            Maximum_number_of_folders="9",
+            **{FOLDERS: "9"},
             **{"Storage quota (bytes; -1: no limit)": "1024"},
         )
         await ui.save()

@@ -239,7 +239,9 @@ def _judge_utilization(
     left = points_left(idle, points, needed)
     is_idle = idle[:, -1]
     is_active = found.active[:, -1]
-    ends = np.maximum((last + 1 + left) * interval, baselines + seconds)
+    # The session is stopped when the samples of the last interval have been stored.
+    lag = LAGS[table.resolution].total_seconds()
+    ends = np.maximum((last + 1 + left) * interval + lag, baselines + seconds)
     remaining = ends - now.timestamp()
     shown = np.maximum(max(settings.warnings_seconds, default=0), seconds // 2)
     is_held = settings.only_under_pressure

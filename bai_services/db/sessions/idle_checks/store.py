@@ -309,11 +309,23 @@ class IdleCheckStore:
             If no checker of the session allows its exclusion.
         """
         async with self._db.write() as tx:
-            viewed = (await read_checks(tx, [session_id])).get(session_id, [])
-            ids = [each.checker.id for each in viewed if each.checker.settings.allows_exclusion]
-            if not ids:
+            # Not from the results, which do not exist before the first check of the session.
+            row = (await tx.execute(_OF_SESSION, {"id": session_id})).one_or_none()
+            applied = () if row is None else _applied(row, await _bound_checkers(tx), {})
+            open_to_users = [each for each in applied if each.checker.settings.allows_exclusion]
+            if not open_to_users:
                 raise Conflict("no idle checker of the session allows its exclusion")
+            ids = [each.checker.id for each in open_to_users]
             status = CheckStatus.EXCLUDED if is_excluded else CheckStatus.NOT_CHECKED
+            await _upsert(
+                tx,
+                [
+                    StoredCheck(
+                        session_id, each.checker.id, status, each.is_dry_run, False, None, None
+                    )
+                    for each in open_to_users
+                ],
+            )
             changed = await tx.execute(
                 session_idle_checks.update()
                 .where(
@@ -378,7 +390,7 @@ class IdleCheckStore:
         ]
 
 
-_RUNNING = (
+_SESSIONS = (
     sa.select(
         sessions.c.id,
         sessions.c.sequence,
@@ -397,7 +409,10 @@ _RUNNING = (
     )
     .join_from(sessions, users, sessions.c.owner_id == users.c.id)
     .outerjoin(keypairs, sessions.c.access_key == keypairs.c.access_key)
-    .where(
+)
+_OF_SESSION = _SESSIONS.where(sessions.c.id == sa.bindparam("id"))
+_RUNNING = (
+    _SESSIONS.where(
         sessions.c.status == Status.RUNNING,
         sessions.c.started_at.is_not(None),
         sessions.c.sequence > sa.bindparam("last"),

@@ -51,7 +51,7 @@ const DARK: ThemeConfig = {
     colorTextPlaceholder: 'rgba(255, 255, 255, 0.6)'
   },
   components: {
-    Menu: { itemSelectedColor: '#91caff' },
+    Menu: { itemSelectedColor: '#91caff', subMenuItemSelectedColor: '#91caff' },
     // This color has enough contrast for both of its uses: as a text color on the background, and
     // behind the white dot of a selected radio button.
     Radio: { colorPrimary: '#4096ff', colorPrimaryHover: '#4096ff', colorPrimaryActive: '#4096ff' },
