@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,21 +9,18 @@ from typing import Any
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.cluster.image_store import AgentImages, PrunedImage, PruneReport
 from bai_services.core.cluster.model import AgentStatus, EngineName
-from bai_services.db.cluster.agent_checks import AgentCheckStore
 from bai_services.db.cluster.image_pulls import ImagePullStore
 from bai_services.db.cluster.images import ImageStore
 from bai_services.db.tables.cluster import image_prunes
 
 from ..accounts import authorizer
 from ..context import ManagerContext
+from .agent_requests import AgentRequests
 from .resource_groups import ResourceGroups
 
 PRUNE = "prune"
 # Time for the reports of all agents; a removal continues after it.
 REPORT_SECONDS = 20.0
-POLL_SECONDS = 0.1
-# Open requests are read again after this time, because another manager may create them.
-CACHE_TTL_SECONDS = 2.0
 EXPIRY = timedelta(minutes=10)
 MAX_REPORTED_IMAGES = 1000
 MAX_NAME_CHARACTERS = 255
@@ -41,17 +35,13 @@ class ImagePrunes:
         groups: ResourceGroups,
         wake: Callable[[Iterable[str]], None],
     ) -> None:
-        self._store = AgentCheckStore(context.database, image_prunes)
+        self._requests = AgentRequests(context, image_prunes, PRUNE, EXPIRY, wake)
         self._agents = ImagePullStore(context.database)
         self._images = ImageStore(context.database)
         self._groups = groups
-        self._clock = context.clock
         self._audit = context.audit
-        self._wake = wake
         # Shorter in tests.
         self.report_seconds = REPORT_SECONDS
-        # Open requests by agent, and the monotonic time at which they were read.
-        self._open: tuple[float, Mapping[str, Mapping[str, Any]]] | None = None
 
     async def prune(
         self, caller: Caller, group: str, unused_seconds: int, *, is_dry_run: bool
@@ -76,7 +66,6 @@ class ImagePrunes:
         present = {name for agent in agents.values() for name in agent.digests}
         keep = sorted(present & await self._images.protected_names())
         request = {"unused_seconds": unused_seconds, "keep": keep, "is_dry_run": is_dry_run}
-        prune_id = str(uuid.uuid4())
         entry = self._audit.entry(
             caller,
             "image.prune",
@@ -85,10 +74,8 @@ class ImagePrunes:
             unused_seconds=unused_seconds,
             is_dry_run=is_dry_run,
         )
-        await self._store.request(prune_id, list(agents), self._clock(), entry, request=request)
-        self._open = None
-        self._wake(agents)
-        results = await self._wait(prune_id, len(agents))
+        prune_id = await self._requests.create(list(agents), request, entry)
+        results = await self._requests.wait(prune_id, len(agents), self.report_seconds)
         images = [
             image
             for agent_id in sorted(results)
@@ -99,30 +86,13 @@ class ImagePrunes:
 
     async def work_items(self, agent_id: str) -> list[dict[str, Any]]:
         """Return the open request to an agent."""
-        if self._open is None or time.monotonic() - self._open[0] > CACHE_TTL_SECONDS:
-            requests = await self._store.open_requests(self._clock() - EXPIRY)
-            self._open = time.monotonic(), requests
-        row = self._open[1].get(agent_id)
-        if row is None:
-            return []
-        return [{**row["request"], "id": f"{PRUNE}-{row['id']}", "kind": PRUNE}]
+        return await self._requests.work_items(agent_id)
 
     async def report(self, agent_id: str, report: Mapping[str, Any]) -> None:
         """Store the images that an agent has listed or removed."""
-        prune_id = str(report.get("work_id")).removeprefix(f"{PRUNE}-")
         images = [_bounded(image) for image in (report.get("pruned") or ())[:MAX_REPORTED_IMAGES]]
         result = {"images": images, "is_complete": report["state"] == "done"}
-        await self._store.report(agent_id, prune_id, result)
-        self._open = None
-
-    async def _wait(self, prune_id: str, count: int) -> Mapping[str, Mapping[str, Any]]:
-        """Return the reports by agent id, when all have arrived or the time limit is reached."""
-        deadline = time.monotonic() + self.report_seconds
-        while True:
-            reports = await self._store.results(prune_id)
-            if len(reports) >= count or time.monotonic() > deadline:
-                return reports
-            await asyncio.sleep(POLL_SECONDS)
+        await self._requests.report(agent_id, str(report.get("work_id")), result)
 
 
 def _bounded(image: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -20,18 +18,15 @@ from bai_services.core.cluster.sbom import (
     unpack_sbom,
 )
 from bai_services.core.errors import Conflict, NotFound, Unavailable
-from bai_services.db.cluster.agent_checks import AgentCheckStore
 from bai_services.db.cluster.image_pulls import ImagePullStore
 from bai_services.db.tables.cluster import image_sboms
 
 from ..context import ManagerContext
+from .agent_requests import AgentRequests
 from .images import Images
 
 SBOM = "sbom"
 REPORT_SECONDS = 20.0
-POLL_SECONDS = 0.1
-# Open requests are read again after this time, because another manager may create them.
-CACHE_TTL_SECONDS = 2.0
 EXPIRY = timedelta(minutes=2)
 MAX_MESSAGE_CHARACTERS = 500
 
@@ -42,17 +37,13 @@ class ImageSboms:
     def __init__(
         self, context: ManagerContext, images: Images, wake: Callable[[Iterable[str]], None]
     ) -> None:
-        self._store = AgentCheckStore(context.database, image_sboms)
+        self._requests = AgentRequests(context, image_sboms, SBOM, EXPIRY, wake)
         self._agents = ImagePullStore(context.database)
         self._images = images
-        self._clock = context.clock
-        self._wake = wake
         # An agent has one request at a time.
         self._turns: dict[str, asyncio.Lock] = {}
         # Shorter in tests.
         self.report_seconds = REPORT_SECONDS
-        # Open requests by agent, and the monotonic time at which they were read.
-        self._open: tuple[float, Mapping[str, Mapping[str, Any]]] | None = None
 
     async def get(self, caller: Caller, key: str) -> ImageSbom:
         """Return the SBOM of an image, read on an agent that has the image.
@@ -95,44 +86,26 @@ class ImageSboms:
 
     async def work_items(self, agent_id: str) -> list[dict[str, Any]]:
         """Return the open request to an agent."""
-        if self._open is None or time.monotonic() - self._open[0] > CACHE_TTL_SECONDS:
-            requests = await self._store.open_requests(self._clock() - EXPIRY)
-            self._open = time.monotonic(), requests
-        row = self._open[1].get(agent_id)
-        if row is None:
-            return []
-        return [{**row["request"], "id": f"{SBOM}-{row['id']}", "kind": SBOM}]
+        return await self._requests.work_items(agent_id)
 
     async def report(self, agent_id: str, report: Mapping[str, Any]) -> None:
         """Store an SBOM, or the reason why the agent cannot read it, for the waiting request."""
-        request_id = str(report.get("work_id")).removeprefix(f"{SBOM}-")
         result: dict[str, Any]
         if report["state"] == "done" and report.get("sbom"):
             result = {"sbom": report["sbom"]}
         else:
             message = (report.get("error") or {}).get("message") or "the SBOM cannot be read"
             result = {"error": str(message)[:MAX_MESSAGE_CHARACTERS]}
-        await self._store.report(agent_id, request_id, result)
-        self._open = None
+        await self._requests.report(agent_id, str(report.get("work_id")), result)
 
     async def _ask(self, agent_id: str, image: str) -> Mapping[str, Any] | None:
         """Return the report of an agent; None if there is none in time."""
-        request_id = str(uuid.uuid4())
-        request = {"image": image}
-        await self._store.request(request_id, [agent_id], self._clock(), request=request)
-        self._open = None
-        self._wake([agent_id])
+        request_id = await self._requests.create([agent_id], {"image": image})
         try:
-            deadline = time.monotonic() + self.report_seconds
-            while time.monotonic() < deadline:
-                results = await self._store.results(request_id)
-                if agent_id in results:
-                    return results[agent_id]
-                await asyncio.sleep(POLL_SECONDS)
-            return None
+            results = await self._requests.wait(request_id, 1, self.report_seconds)
+            return results.get(agent_id)
         finally:
-            await self._store.forget(request_id)
-            self._open = None
+            await self._requests.forget(request_id)
 
 
 def _holder(image: Image, agents: Iterable[AgentImages]) -> AgentImages | None:

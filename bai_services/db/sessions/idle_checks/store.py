@@ -332,7 +332,7 @@ class IdleCheckStore:
                     session_idle_checks.c.session_id == session_id,
                     session_idle_checks.c.checker_id.in_(ids),
                 )
-                .values(is_excluded=is_excluded, status=status, ends_at=None, is_due=False)
+                .values(is_excluded=is_excluded)
             )
             return changed.rowcount
 
