@@ -50,8 +50,11 @@ async def test_budget_is_set_by_an_administrator_and_shown_to_members(bai: Bai) 
     assert (made.document["amount"], made.document["mode"]) == (100.25, "block")
     wrong = await bai("admin", "budget", "update", "default/default", "--amount", "1.005")
     assert "is not a number with at most two decimal places" in wrong.stderr
+    await bai("admin", "price", "set", "cpu=1", "--currency", "EUR")
     shown = await bai("budget", by="user")
-    assert "default" in shown.stdout
+    assert re.search(r"default +100\.25 EUR +0\.00 EUR +100\.25 EUR", shown.stdout)
+    listed = await bai("admin", "budget", "list")
+    assert re.search(r"default +default +100\.25 EUR +0\.00 EUR +100\.25 EUR", listed.stdout)
     old = await bai(
         "admin", "budget", "update", "default/default", "--amount", "50", "--version", "7"
     )

@@ -207,7 +207,8 @@ class Budgets:
                 "period_end": end,
                 "spent": None if spent is None else round(spent, 2),
                 "spent_percent": percent,
-                "left": None if spent is None else round(float(row.amount) - spent, 2),
+                # ``+ 0.0``: a rounded amount can be -0.0.
+                "left": None if spent is None else round(float(row.amount) - spent, 2) + 0.0,
                 "stops_at": stops_at,
             }
         )
