@@ -228,7 +228,7 @@ def reserved(reservation: Reservation) -> Reason:
         RESERVATION,
         TextTemplate.RESERVED_AT_UNKNOWN_TIME.text()
         if at is None
-        else TextTemplate.RESERVED.text(starts_at=at),
+        else TextTemplate.RESERVED.text(),
         passed=True,
         session_id=reservation.session_id,
         starts_at=at,
