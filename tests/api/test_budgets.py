@@ -117,6 +117,16 @@ async def test_spent_budget_warns_and_blocks_new_starts(api: Api) -> None:
     assert len((await queue.commit(decisions, api.world.clock(), None)).placed) == 1
 
 
+async def test_fixed_budget_cannot_end_in_the_past(api: Api) -> None:
+    past = (api.world.clock() - timedelta(hours=1)).isoformat()
+    with pytest.raises(InvalidRequest, match="ends_at is in the past"):
+        await make(api, ends_at=past)
+    made = await make(api)
+    admin = await api.client("admin")
+    with pytest.raises(InvalidRequest, match="ends_at is in the past"):
+        await admin.patch(f"/budgets/{made['project_id']}", {"ends_at": past})
+
+
 async def test_spent_budget_has_zero_left_and_not_minus_zero(api: Api) -> None:
     user = await api.client("user")
     made = await make(api, amount=0.07)

@@ -15,7 +15,7 @@ from bai_services.core.operations.maintenances import (
     Mode,
     Scope,
 )
-from bai_services.core.operations.periods import check_period, is_current
+from bai_services.core.operations.periods import check_period, is_current, require_not_past
 from bai_services.core.record_fields import fields_of
 from bai_services.db.operations.maintenances import MaintenanceStore, no_maintenance
 
@@ -92,6 +92,7 @@ class Maintenances:
             "author": caller.username,
         }
         check_period(values["starts_at"], values["ends_at"])
+        require_not_past(values["ends_at"], now, "ends_at")
         entry = self._audit.entry(
             caller,
             "maintenance.create",
@@ -111,7 +112,7 @@ class Maintenances:
         """Change the period or the reason."""
         authorizer.require(caller, "maintenance.write")
         found = await self._find(key)
-        values = new_values(found, changes)
+        values = new_values(found, changes, self._clock())
         version = values.pop("version", found.version)
         details = self._audit.changes(fields_of(found), values)
         entry = self._audit.entry(

@@ -9,6 +9,7 @@ from typing import Any
 from bai_services.core.accounts.roles import Caller, Target, reaches
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.operations.periods import require_not_past
 from bai_services.core.record_fields import fields_of
 from bai_services.core.usage.budgets import (
     DEFAULT_PERCENTS,
@@ -92,6 +93,7 @@ class Budgets:
             "stop_after_minutes": spec.get("stop_after_minutes"),
         }
         self._check(values)
+        require_not_past(values["ends_at"], values["created_at"], "ends_at")
         entry = self._audit.entry(
             caller,
             "budget.create",
@@ -118,6 +120,8 @@ class Budgets:
         if "warn_percents" in values:
             values["warn_percents"] = _percents(values["warn_percents"])
         self._check({**fields_of(row), **values})
+        if "ends_at" in values and values["ends_at"] != row.ends_at:
+            require_not_past(values["ends_at"], self._clock(), "ends_at")
         if values.keys() & _LIMITS:
             values["reported_percent"] = 0
         details = self._audit.changes(fields_of(row), values)
