@@ -22,8 +22,9 @@ from bai_services.db.operations.maintenances import MaintenanceStore, no_mainten
 from ..accounts import authorizer
 from ..context import ManagerContext
 from .periods import new_values
+from .read_only import WRITERS
 
-_CURRENT_FIELDS = ("id", "scope", "target", "mode", "is_active")
+_CURRENT_FIELDS = ("id", "scope", "target", "mode", "is_active", "rejects_changes")
 
 
 class Maintenances:
@@ -58,6 +59,11 @@ class Maintenances:
                 starts_at=each.starts_at,
                 ends_at=each.ends_at,
                 is_active=is_current(each, now),
+                rejects_changes=(
+                    each.mode == Mode.READ_ONLY
+                    and is_current(each, now)
+                    and caller.role not in WRITERS
+                ),
             )
             for each in await self._store.current(now)
         ]

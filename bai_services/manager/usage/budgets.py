@@ -16,6 +16,7 @@ from bai_services.core.usage.budgets import (
     Mode,
     Period,
     ProjectBudget,
+    left_of,
     spent_percent,
 )
 from bai_services.core.usage.periods import KEPT_FOR, zone_of
@@ -211,8 +212,7 @@ class Budgets:
                 "period_end": end,
                 "spent": None if spent is None else round(spent, 2),
                 "spent_percent": percent,
-                # ``+ 0.0``: a rounded amount can be -0.0.
-                "left": None if spent is None else round(float(row.amount) - spent, 2) + 0.0,
+                "left": None if spent is None else left_of(row.amount, spent),
                 "stops_at": stops_at,
             }
         )
