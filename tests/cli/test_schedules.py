@@ -22,6 +22,8 @@ async def test_schedule_is_created_listed_changed_and_removed(bai: Bai, api: Api
         "mon-fri 19:00",
         5,
     )
+    info = await bai("schedule", "info", "work", by="user")
+    assert re.search(r"request +resources: 1 CPU, 1 GiB\n", info.stdout)
     listed = await bai("schedule", "ls", by="user")
     assert "work" in listed.stdout
     changed = await bai("schedule", "set", "work", "--stop", "none", "--json", by="user")
