@@ -261,6 +261,25 @@ def test_device_without_utilization_is_judged_by_its_memory(family: str) -> None
     assert not judged(unknown, small, NOW, facts).is_due
 
 
+@pytest.mark.parametrize(
+    ("metric", "parts"),
+    [
+        ("net", ("net_rx_bytes_per_second", "net_tx_bytes_per_second")),
+        ("io", ("io_read_bytes_per_second", "io_write_bytes_per_second")),
+    ],
+)
+@pytest.mark.parametrize(
+    ("rates", "is_due"), [((400, 500), True), ((400, 600), False), ((400, None), False)]
+)
+def test_network_and_io_are_judged_by_the_sum_of_both_directions(
+    metric: str, parts: tuple[str, str], rates: tuple[float, float | None], is_due: bool
+) -> None:
+    known = {part: rate for part, rate in zip(parts, rates, strict=True) if rate is not None}
+    samples = [replace(sample(n, 0), metrics=known) for n in range(41)]
+    rule = session(applied(thresholds={metric: 1000}))
+    assert judged(rule, samples).is_due is is_due
+
+
 @pytest.mark.parametrize(("busy", "is_due"), [(4, True), (5, False)])
 def test_part_of_the_samples_may_be_busy(busy: int, is_due: bool) -> None:
     """Of the 20 samples of the window, 80% must be idle; which of them does not matter."""
