@@ -144,6 +144,10 @@ class TextTemplate(Enum):
         "its maximum run time of {maximum_seconds} reaches into the maintenance planned from "
         "{starts_at}: {reason}"
     )
+    MAINTENANCE_MAY_INTERRUPT = (
+        "has no maximum run time, so it may still run when the maintenance planned from "
+        "{starts_at} begins: {reason}"
+    )
     RESERVED_UNTIL = "held by a reservation of project {project} until {ends_at}"
     RESERVED_AHEAD = (
         "could still run when the reservation of project {project} begins at {starts_at}; sessions "

@@ -84,9 +84,11 @@ class SessionPreviews:
         )
         if found is None:
             return _response(session=_previewed(new), notices=row.notices, costs=costs)
+        explained = start_explanation(found.explanation)
         explanation = replace(
-            start_explanation(found.explanation),
+            explained,
             is_complete=True,
+            checks=explained.checks if found.maintenance is None else [found.maintenance],
             estimate=start_estimate(found.estimate),
             overflow=await self._overflow.of_new(row, choices) if found.explanation else (),
         )
