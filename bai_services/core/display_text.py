@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import unicodedata
 
-# Maximum per letter: more marks would cover adjacent lines. Thai and Vietnamese need up to three.
+# Maximum number of combining marks of a letter: more would cover adjacent lines. Thai and
+# Vietnamese need up to three.
 MAX_COMBINING_MARKS = 8
 
 # Embeddings, overrides and isolates (Unicode Standard Annex 9).

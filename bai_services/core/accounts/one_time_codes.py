@@ -96,7 +96,8 @@ class SecondFactor:
 class OneTimeCodeState:
     """State of the caller's authenticator. ``rule`` is the rule of the caller's domain.
 
-    ``has_password``: the registration of an authenticator needs the caller's password.
+    ``has_password``: the caller has a password, which the registration of an authenticator
+    requires.
     """
 
     rule: CodeRule

@@ -50,7 +50,7 @@ def is_expired(changed_at: datetime | None, max_age_days: int, now: datetime) ->
 
 
 def broken_rules(password: str, username: str, email: str) -> list[str]:
-    """Return the rules that a new password breaks, each as a clause after "the password".
+    """Return the rules that a new password breaks, each as a phrase such as "must contain a digit".
 
     For a password that is too long, only the rule about the length is returned.
     """

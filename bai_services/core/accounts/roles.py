@@ -215,7 +215,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "model.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
     "model.refresh": _reaches(R.PROJECT, R.DOMAIN, R.NONE),
     "model-import.read": _OWN_READS,
-    # Imports that members of a model store request start only after approval.
+    # Members of a model store may request imports, which start only after approval.
     "model-import.request": _reaches(R.PROJECT, R.DOMAIN, R.NONE),
     "model-import.approve": _DOMAIN_WRITES,
     "model-import.cancel": _reaches(R.OWN, R.DOMAIN, R.NONE),

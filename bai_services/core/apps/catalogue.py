@@ -19,7 +19,7 @@ _TITLES = {Protocol.VNC: "Desktop (VNC)", Protocol.RDP: "Desktop (RDP)"}
 class AppKind(StrEnum):
     BUILTIN = "builtin"  # served by the Jupyter server itself
     PROCESS = "process"  # a process that is started at the first request
-    PORT = "port"  # a port; the session does not start the program that listens
+    PORT = "port"  # a port; the platform does not start the program that listens on it
     TCP = "tcp"  # a protocol other than HTTP, reached through a tunnel
 
 

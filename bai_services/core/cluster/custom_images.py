@@ -118,7 +118,8 @@ class BuildLog:
 class CommitRequest:
     """A commit as the agent executes it. ``max_bytes`` limits the changes; 0: no limit.
 
-    ``recipe``: files of a recipe; with them, the image is built, from the image of the session.
+    ``recipe``: files of a recipe. If there are any, the image is built from them, with the image of
+    the session as its base.
     """
 
     id: str
@@ -207,8 +208,8 @@ def check_commit_labels(labels: Mapping[str, str]) -> dict[str, str]:
     Raises
     ------
     InvalidRequest
-        If there are too many, one is too long or has a control character, or has the prefix of the
-        platform's labels.
+        If there are too many labels, or if a label is too long, has a control character, or has the
+        prefix of the platform's labels.
     """
     if len(labels) > MAX_COMMIT_LABELS:
         raise InvalidRequest(f"at most {MAX_COMMIT_LABELS} labels are allowed", field="labels")

@@ -12,7 +12,7 @@ from typing import Any
 from ..folders.mounts import HOME
 from .image_labels import MIN_CUDA, PREFIX
 
-# Where session images have the platform's parts, and where they are mounted in other images.
+# Directory of the platform's parts in session images, and their mount path in other images.
 PARTS = "/opt/bai"
 RUNTIME_PATH = PREFIX + "runtime-path"
 ACCELERATORS = PREFIX + "accelerators"

@@ -21,7 +21,8 @@ MAX_TOKEN = 512
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 _BRANCH = re.compile(r"[A-Za-z0-9][\w./+@-]{0,127}", re.ASCII)
-# git must resolve the same name as the address check, so a final dot and encodings are rejected.
+# git and the address check must resolve the same host, so final dots and percent-encoding are
+# rejected.
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 _TOKEN = re.compile(r"[!-~]+")
 _FOLDER_CHARACTER = re.compile(r"[^A-Za-z0-9._-]+")

@@ -163,7 +163,7 @@ def version_key(version: str) -> tuple[tuple[int, str], ...]:
 
 
 def latest(versions: Mapping[str, str]) -> str | None:
-    """Return the key of the highest version; None if empty. Of equal versions, the highest key."""
+    """Return the key of the highest version; of equal versions, the highest key. None if empty."""
     return max(versions, key=lambda key: (version_key(versions[key]), key), default=None)
 
 

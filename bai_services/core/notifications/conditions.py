@@ -66,8 +66,8 @@ def changes_of(
 ) -> ConditionChanges:
     """Compare the conditions that hold now with the stored conditions.
 
-    ``stored`` maps the key of a condition to the time of its last observation, and to the time
-    without observation after which the condition has ended.
+    ``stored`` maps the key of a condition to two values: the time of its last observation, and the
+    duration without an observation after which the condition has ended.
     """
     by_key = {condition.key: condition for condition in found}
     begun = tuple(each for key, each in by_key.items() if key not in stored)
@@ -83,8 +83,8 @@ def changes_of(
 class SessionEnd:
     """The time at which a rule stops a running session, unless the session is used or extended.
 
-    ``limit_seconds``: the limit, for the rule of a policy. ``warnings_seconds``: lead times of the
-    warnings of an idle checker.
+    ``limit_seconds``: the time limit, if the rule belongs to a policy. ``warnings_seconds``: lead
+    times of the warnings, if the rule is an idle checker.
     """
 
     session_id: str
@@ -100,7 +100,9 @@ class SessionEnd:
 
 
 def warning_of(end: SessionEnd, now: datetime) -> EventName | None:
-    """Return the due stage of the warning, of which ``session-stops-now`` is the last, or None."""
+    """Return the stage of the warning that is due, or None; ``session-stops-now`` is the last
+    stage.
+    """
     left = (end.ends_at - now).total_seconds()
     times = end.warnings_seconds or _policy_warnings(end.limit_seconds)
     if not times or left > max(times):

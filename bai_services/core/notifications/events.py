@@ -21,10 +21,11 @@ MAX_NOTIFICATIONS_PER_USER = 500
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """The users who receive an event: at most one field is set; without a field, every active user.
+    """The users who receive an event. Without a field, every active user receives it.
 
-    ``role``: the active users with this role. ``domain`` together with ``role``: the users of the
-    domain with this role, and the superadmins in the domain.
+    Only ``domain`` and ``role`` can be combined. ``role``: the active users with this role.
+    ``domain`` and ``role``: the users of the domain with this role, and the superadmins in the
+    domain.
     """
 
     user_id: str | None = None
@@ -179,8 +180,7 @@ def budget_warning(
     is_blocked: bool = False,
     stops_at: datetime | None = None,
 ) -> Event:
-    """Return the event that a project has reached ``percent`` of its budget of a period.
-
+    """Return the event that a project has reached ``percent`` of its budget for a period.
     ``period`` identifies the period; each percentage is reported once per period.
     ``spent_percent``: the spent part of the budget. ``is_blocked``: new sessions do not start.
     ``stops_at``: when running sessions stop; None: they continue.
@@ -229,7 +229,8 @@ def reservation_decided(
 ) -> Event:
     """Return the event that a reservation was approved, rejected or cancelled, or has expired.
 
-    ``values``: ``name`` of the reservation, and ``user`` who has decided; not for an expiry.
+    ``values``: ``name`` of the reservation, and ``user`` who has decided (no value after an
+    expiry).
     """
     text = _DECISIONS[state].text(starts_at=starts_at.isoformat(), **values)
     audience = Audience(user_id=author_id)

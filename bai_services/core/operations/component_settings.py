@@ -63,7 +63,7 @@ def setting_text(value: Any) -> str:
     """Return a value as text of at most ``MAX_CHARS`` characters.
 
     A map in a list, for example a sign-in provider, is reduced to its name: the other entries may
-    be secrets. Users and passwords in URLs are removed.
+    be secrets. User names and passwords in URLs are removed.
     """
     if value is None:
         return ""

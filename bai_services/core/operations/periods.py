@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ..errors import InvalidRequest
 
-# The creation of an object removes objects with a period that ended longer ago than this.
+# Creating an object removes objects whose period ended longer ago than this.
 KEPT_AFTER_END = timedelta(days=90)
 
 

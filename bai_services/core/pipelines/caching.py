@@ -84,6 +84,8 @@ exit 0"""
 
 
 def _words(*groups: Sequence[str]) -> str:
-    """Return paths as words of a command; ``./`` keeps names that begin with ``-`` apart."""
+    """Return paths as words of a command; ``./`` prevents that a name with a leading ``-`` is read
+    as an option.
+    """
     paths = [path if path.startswith("/") else f"./{path}" for group in groups for path in group]
     return " ".join(map(shlex.quote, paths))

@@ -50,10 +50,10 @@ def require_known(
             raise cannot(target, f"{name} of a pipeline")
     for task in definition.tasks:
         if task.kind not in kinds:
-            raise cannot(target, f"kind {task.kind}, as that of task {task.name}")
+            raise cannot(target, f"kind {task.kind}, which task {task.name} has")
         for name in _features(task):
             if name not in known:
-                raise cannot(target, f"{name}, as that of task {task.name}")
+                raise cannot(target, f"{name}, which task {task.name} has")
 
 
 def _features(task: Task) -> Iterator[str]:

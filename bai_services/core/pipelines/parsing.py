@@ -160,7 +160,7 @@ def _parameters(root: Section) -> tuple[Parameter, ...]:
             )
         # The environment variables of parameters are in upper case.
         if name.upper() in found:
-            raise _problem(section.line, f"there are two parameters {name}; case does not count")
+            raise _problem(section.line, f"two parameters have the name {name}; case is ignored")
         kind = _choice(section, "type", ParameterType, ParameterType.TEXT)
         line = section.line_of("default")
         default = _value(section, "default")

@@ -202,7 +202,7 @@ class PipelineRunApp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineVersion:
-    """A former or the current definition of a pipeline."""
+    """A version of a pipeline's definition."""
 
     version: int
     created_at: datetime

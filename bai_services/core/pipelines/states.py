@@ -314,7 +314,7 @@ def _run_status(plan: Plan, runs: Sequence[TaskRun], status: RunStatus) -> RunSt
 
 def resumed(plan: Plan, runs: Sequence[TaskRun], status: RunStatus) -> list[TaskRun]:
     """Return the task runs that are repeated when a run is resumed: unsuccessful ones, and all task
-    runs that depend on them. Attempts continue to count.
+    runs that depend on them. The numbers of attempts continue.
 
     Raises
     ------

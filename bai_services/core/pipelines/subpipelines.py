@@ -104,7 +104,7 @@ def _prefixed(outer: Task, name: str) -> str:
 
 
 def nested(tasks: Sequence[str]) -> list[tuple[int, str, int]]:
-    """Return the order in which a list shows tasks: each containing task before its tasks.
+    """Return the display order of tasks: a containing task comes before the tasks that it contains.
 
     ``tasks`` are names in topological order. For each, return its index in ``tasks``, its name
     without the prefix, and the number of tasks that contain it.

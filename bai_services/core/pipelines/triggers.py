@@ -1,4 +1,5 @@
-"""Triggers: signed requests, files of a folder and the runs of other pipelines run a pipeline."""
+"""Triggers, which run a pipeline: signed requests, files in a folder, and runs of other pipelines.
+"""
 
 from __future__ import annotations
 
@@ -84,8 +85,8 @@ def run_id_of(trigger_id: str, event: str) -> str:
 def parse_pattern(text: str) -> list[re.Pattern[str]]:
     """Return the pattern of each level of the paths of files, such as ``inbox/*.csv``.
 
-    ``*``, ``?`` and ``[…]`` match characters of a name. Names that begin with a dot match only a
-    level that also does, because programs use such names for incomplete files.
+    ``*``, ``?`` and ``[…]`` match characters of a name. A name that begins with a dot matches only
+    a level that also begins with a dot, because programs use such names for incomplete files.
 
     Raises
     ------

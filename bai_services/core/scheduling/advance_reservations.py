@@ -34,7 +34,7 @@ MAX_PERIOD = timedelta(days=30)
 # Time from the start after which an unused reservation expires.
 DEFAULT_GRACE_SECONDS = 1800
 MAX_GRACE_SECONDS = 24 * 3600
-# The creation of a reservation removes reservations that ended longer ago than this.
+# Creating a reservation removes reservations that ended longer ago than this.
 KEPT_AFTER_END = timedelta(days=90)
 
 
@@ -116,8 +116,8 @@ def held_restriction(
     """Return the agents to which reservations restrict a session; None: no restriction.
 
     ``agents`` are all agents of the resource group. A session that names a reservation runs only on
-    the reserved agents. The text names the reservation that withholds the most agents. Reservations
-    of parts do not withhold agents (see ``held_parts``).
+    the reserved agents. The text names the reservation that withholds the most agents. A
+    reservation of parts of agents withholds no agent (see ``held_parts``).
     """
     allowed, text, most = set(agents), None, 0
     for one in held:
@@ -152,9 +152,10 @@ def held_parts(
     max_run_seconds: int | None,
     scopes: Collection[Scope],
 ) -> tuple[tuple[str, ...], CodedText | None]:
-    """Return the ids of the reservations of parts beside which a session must fit, and the reason.
+    """Return the reservations of parts of agents for which a session must leave room, and the
+    reason.
 
-    The text names the first of these reservations.
+    Reservations are returned as ids; the text names the first of them.
     """
     met = [
         one

@@ -4,8 +4,8 @@ Waiting sessions come first: while any session waits for capacity, no session gr
 sessions shrink only if a waiting session can then start. Under a constant load, the first call
 returns all changes and the next call returns none.
 
-What the sessions lose for a waiting session is the minimum, unless the search for it exceeds
-``MAX_STEPS`` or there are more choices than ``MAX_COMPARED`` and ``MAX_GIVERS``.
+For each waiting session, elastic sessions lose as little as possible, unless the search exceeds
+``MAX_STEPS``, or there are more choices than ``MAX_COMPARED`` and ``MAX_GIVERS`` allow.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .caps import SESSIONS, Scope
 MAX_WAITING = 20
 # Maximum number of agents or devices that are tried for one waiting session.
 MAX_TRIED = 50
-# Of these, the number of agents or devices that are compared, those with the smallest lower bound
-# of the loss first. If the waiting session fits on none of them, the others are tried as well.
+# Number of these agents or devices that are compared, beginning with the smallest lower bound of
+# the loss. If the waiting session fits on none of them, the others are tried as well.
 MAX_COMPARED = 12
 # Maximum number of steps that one call of ``decide`` examines in its search for the smallest loss.
 # Beyond it, sessions shrink in the better of two fixed orders.
@@ -346,7 +346,7 @@ _Given = dict[tuple[str, str], int]
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Where a waiting session starts, and what each session gives of a slot for it."""
+    """Where a waiting session starts, and how much of each slot each session gives up for it."""
 
     loss: float
     agent_id: str
@@ -409,7 +409,7 @@ def _apply(state: _State, given: _Given) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Shortage:
-    """What is missing of a slot in a quota or on an agent.
+    """The missing amount of a slot in a quota or on an agent.
 
     ``members``: the sessions that use the quota or the agent. ``givers``: those that a search
     considers. ``largest``: the largest amount of the slot that a member has.
@@ -479,7 +479,9 @@ class _Search:
     def smallest(
         self, state: _State, shortages: Sequence[_Shortage], limit: float
     ) -> _Given | None:
-        """Return what each session gives of a slot; None if no loss below ``limit`` was found."""
+        """Return how much of each slot each session gives up; None if no loss below ``limit`` was
+        found.
+        """
         heap: list[tuple[float, tuple[tuple[tuple[str, str], int], ...]]] = [(0.0, ())]
         known = {heap[0][1]}
         while heap and self._steps < MAX_STEPS:

@@ -1,4 +1,5 @@
-"""Could a pending session start in another resource group, or with another request?"""
+"""Check whether a pending session could start in another resource group, or with another request.
+"""
 
 from __future__ import annotations
 

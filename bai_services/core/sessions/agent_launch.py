@@ -1,4 +1,4 @@
-"""Sessions that their agent starts itself, without a Hub server: which ones, and at most once."""
+"""Sessions that their agent starts without a Hub server, each attempt at most once."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def launch_step(marker: Marker | None, attempt: int) -> Step:
 
 
 def may_prepare(marker: Marker | None, attempt: int) -> bool:
-    """Return whether an order to prepare a kernel is executed.
+    """Return whether to execute an order to prepare a kernel.
 
     A preparation removes what is left of the last attempt. A repeated order must not remove the
     kernel that its own attempt has started.

@@ -56,7 +56,7 @@ def is_fenced(lease_age_seconds: float, fence_seconds: int | None) -> bool:
 
 
 def has_stopped(agent_status: str, silent_seconds: float, fence_seconds: int | None) -> bool:
-    """Return whether a kernel cannot run any more, because its agent must have stopped it.
+    """Return whether a kernel has certainly stopped, because its agent must have stopped it by now.
 
     ``silent_seconds``: time since the last heartbeat, by the monotonic clock of the manager. An
     agent that has signed off stops no kernels.

@@ -30,8 +30,8 @@ from .reserved_parts import ReservedParts
 from .selection import Selection
 from .shape import Shape, ShapeKey, shape_key
 
-# A placer keeps every prepared request. It is therefore replaced when a dropped shape has a handle
-# above this number plus four per remaining shape.
+# A placer never drops a prepared request, so it is replaced when the handle of a dropped shape
+# exceeds this number plus four per remaining shape.
 _MAX_HANDLES = 4096
 
 
@@ -207,7 +207,7 @@ class GroupQueue:
             self.selection.mark_changed(shape)
 
     def end_promise(self, shape: Shape) -> None:
-        """No longer count the amounts of a session with a plan: it starts, or its plan ends."""
+        """Remove the amounts of a planned session from ``shares``: it starts, or its plan ends."""
         if shape.pending.id in self.promised:
             self.promised.remove(shape.pending.id)
             self.shares.add(shape.party[-1], shape.amounts, -1)

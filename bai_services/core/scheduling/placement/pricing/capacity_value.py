@@ -1,5 +1,5 @@
-"""Capacity values: how many of an agent's free devices future requests are expected to use, given
-its free cpu and memory.
+"""Capacity values: the expected number of an agent's free devices that future requests will use,
+given its free cpu and memory.
 """
 
 from __future__ import annotations
