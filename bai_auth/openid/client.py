@@ -138,7 +138,8 @@ class OpenIdClient:
             try:
                 metadata = await self._read_metadata()
             except ProviderUnavailable as error:
-                # Otherwise each of many waiting requests would wait for the timeout.
+                # Cache the failure. Otherwise, each waiting request would query the provider and
+                # wait for the timeout.
                 self._failure = (self._clock() + FAILURE_SECONDS, str(error))
                 raise
             self._metadata = (self._clock() + METADATA_SECONDS, metadata)

@@ -46,7 +46,7 @@ class Server(Gateway, Protocol):
 
 
 class ClientConnection(asyncio.Protocol):
-    """Runs one request at a time; requests that are sent early wait."""
+    """Runs one request at a time; pipelined requests wait."""
 
     def __init__(self, server: Server) -> None:
         self.address = ""

@@ -1,4 +1,4 @@
-"""What is particular to the engine HAProxy."""
+"""Behavior that only the engine HAProxy has."""
 
 from __future__ import annotations
 
@@ -300,7 +300,9 @@ async def test_slow_and_idle_clients_end(
     await wait_until_async(lambda: upstream.cancelled == 1, 10, "end at the replica")
 
 
-async def test_a_thousand_idle_connections(bed: Bed, upstream: Upstream) -> None:
+async def test_a_thousand_idle_connections_do_not_disturb_requests(
+    bed: Bed, upstream: Upstream
+) -> None:
     port = bed.gateways[0].port
     opened = [asyncio.open_connection("127.0.0.1", port) for _ in range(1000)]
     for _, writer in await asyncio.gather(*opened):

@@ -89,7 +89,7 @@ async def call_often(
     assert not any(each.outstanding for each in endpoint.replicas.values())
 
 
-async def test_bytes_of_clients(
+async def test_random_bytes_of_clients_cause_no_error(
     bed: Bed, upstream: Upstream, problems: list[dict[str, Any]]
 ) -> None:
     chance = random.Random(1)
@@ -114,7 +114,9 @@ async def test_bytes_of_clients(
     await call_often(bed.gateways[0], problems, change)
 
 
-async def test_bytes_of_replicas(bed: Bed, problems: list[dict[str, Any]]) -> None:
+async def test_random_bytes_of_replicas_cause_no_error(
+    bed: Bed, problems: list[dict[str, Any]]
+) -> None:
     chance = random.Random(2)
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -165,7 +165,7 @@ async def test_sweep_at_start_removes_remains_of_crash(tmp_path: Path) -> None:
     assert len(leftovers(storage)) == 1
     storage.staging(location).new_path(".unpacked").mkdir()
     writer.close()
-    # What was written after the start is not a remain.
+    # Files that were written after the start are kept.
     storage.staging(location).sweep(time.time() - 60, is_start=True)
     assert len(leftovers(storage)) == 2
     await storage.sweep(is_start=True)

@@ -110,7 +110,7 @@ def check_source(given: Mapping[str, Any], targets: AllowedTargets) -> ImportSou
 
 
 def check_token(token: str, source: ImportSource) -> str:
-    """Return the access token for a repository, "" without a token.
+    """Return the access token for a repository, "" if there is none.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def file_name(url: str) -> str:
 
 
 def open_path(source: ImportSource, folder: str, directory: str, given: str = "") -> str:
-    """Return the path, below the address of a session, that opens after an import.
+    """Return the path below the URL of a session that opens after an import.
 
     ``given``: a path such as ``lab/tree/folder/a.ipynb``; "" for the default, which is JupyterLab
     with the file of the source.

@@ -118,10 +118,10 @@ class PipelineRun:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineTaskRun:
     """A task run. ``session``: id of the session of the last attempt, None before the session is
-    created and for kinds without a session. ``item``: the mapped value, "" without a map.
-    ``message``: the result; for a queued task, why its session waits. ``message_coded``: the same
-    as a ``CodedText``, if it has a code.
-    ``is_cached``: the outputs were taken from an earlier run.
+    created, and if the kind of the task needs no session. ``item``: the mapped value, "" if the
+    task is not mapped. ``message``: the result; for a queued task, why its session waits.
+    ``message_coded``: the same as a ``CodedText``, if it has a code. ``is_cached``: the outputs
+    were taken from an earlier run.
     """
 
     task: str
@@ -153,7 +153,7 @@ class PipelineRunDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineArtifact:
-    """A declared output; ``path``: in the folder. ``type`` is None if it does not exist."""
+    """A declared output. ``path``: in the folder. ``type``: None if the output does not exist."""
 
     task: str
     path: str
@@ -176,8 +176,8 @@ class PipelineNotebookError:
 class PipelineResults:
     """The outputs and metrics of a run. ``folder``: id of the folder, None if it was removed.
 
-    ``directory``: directory of the run in the folder. ``metrics_problem``: why there are no
-    metrics, "" without a problem.
+    ``directory``: directory of the run in the folder. ``metrics_problem``: why the file with
+    metrics cannot be read, else "".
     """
 
     folder: str | None

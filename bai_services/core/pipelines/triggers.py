@@ -1,5 +1,4 @@
-"""Triggers, which run a pipeline: signed requests, files in a folder, and runs of other pipelines.
-"""
+"""Triggers that run a pipeline: signed requests, files in a folder, runs of other pipelines."""
 
 from __future__ import annotations
 

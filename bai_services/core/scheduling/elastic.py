@@ -80,8 +80,8 @@ class WaitingSession:
     """A session that waits for capacity or quota.
 
     ``agents``: the agents on which the session may run. ``share``: the slot of the requested device
-    share, "" without a share. ``is_plain``: the session has one kernel and no other device slots.
-    Elastic sessions shrink only to make room for plain sessions.
+    share, "" if no share is requested. ``is_plain``: the session has one kernel and no other device
+    slots. Elastic sessions shrink only to make room for plain sessions.
     """
 
     id: str
@@ -359,7 +359,7 @@ class _Choice:
 
 
 def _with_smallest_loss(state: _State, session: WaitingSession, search: _Search) -> _Choice | None:
-    """Return how a waiting session can start with the smallest loss for the others.
+    """Return how a waiting session can start with the smallest loss for elastic sessions.
 
     Return None if it cannot start. The loss is the minimum unless the search ends early.
     """

@@ -1,5 +1,4 @@
-"""Check whether a pending session could start in another resource group, or with another request.
-"""
+"""Check whether a session could start in another resource group, or with another request."""
 
 from __future__ import annotations
 

@@ -64,10 +64,9 @@ class EndpointStatus(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """An endpoint. ``path``: its path at the Hub's host, also if ``url`` has another host name.
-    ``problem``: the last problem of the target revision, "" without a problem.
-    ``ready_replicas``, ``starting_replicas``: totals of all revisions. ``scaling``: the rule that
-    sets ``replicas``, None for a fixed number; ``scaling_reason``: why the rule has set this
-    number.
+    ``problem``: the last problem of the target revision, "" if there is none. ``ready_replicas``,
+    ``starting_replicas``: totals of all revisions. ``scaling``: the rule that sets ``replicas``,
+    None for a fixed number; ``scaling_reason``: why the rule has set this number.
     """
 
     id: str

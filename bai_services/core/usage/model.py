@@ -67,7 +67,7 @@ class Holder:
     device_model: str = ""
 
     def key(self, dimension: Dimension) -> str:
-        """Return the group of the usage in a dimension; "" without a group."""
+        """Return the group of the usage in a dimension; "" if it belongs to no group."""
         match dimension:
             case Dimension.TOTAL:
                 return ""

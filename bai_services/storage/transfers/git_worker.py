@@ -88,7 +88,7 @@ def main() -> None:
             resource.RLIMIT_AS: MEMORY_BYTES,
             resource.RLIMIT_CPU: CPU_SECONDS,
             resource.RLIMIT_NOFILE: OPEN_FILES,
-            # A file of the repository, and the archive with its headers.
+            # Limit of one file. The largest file is the archive, which also contains headers.
             resource.RLIMIT_FSIZE: 2 * job.max_bytes + 64 * 2**20,
         }
     )

@@ -34,7 +34,7 @@ def test_slack_text_contains_no_mention_or_link_of_others() -> None:
     }
 
 
-def test_json_payload() -> None:
+def test_json_payload_contains_the_event() -> None:
     assert json.loads(payload(WebhookKind.JSON, "d1", MESSAGE)) == {
         "delivery": "d1",
         "event": "announcement",

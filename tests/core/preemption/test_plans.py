@@ -169,7 +169,7 @@ def test_victims_by_priority_reduce_the_share_of_their_user() -> None:
     assert len(queue.run(NOW).preemptions) == 1
 
 
-def test_as_few_sessions_as_possible() -> None:
+def test_order_decides_between_few_and_new_victims() -> None:
     """Newest first preempts three small sessions; fewest sessions preempts one large one."""
     small = [low(f"v{n}", "a", cpu="2", started_at=NOW) for n in range(4)]
     large = low("large", "b", cpu="8")

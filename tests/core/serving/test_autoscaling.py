@@ -90,7 +90,7 @@ def test_burst_is_answered_at_once_and_kept_while_its_replicas_start() -> None:
     assert set(found[6:]) == {10}
 
 
-def test_bounds_and_reasons() -> None:
+def test_result_is_within_the_bounds_and_has_a_reason() -> None:
     busy, idle = samples_of([100.0] * 330), samples_of([0.0] * 330)
     rule = replace(RULE, min_replicas=1, max_replicas=4)
     found = [
