@@ -104,7 +104,7 @@ class Gateway(Protocol):
 
     routes: Routes
     measures: Measures
-    prefix: bytes  # of paths, without a slash at the end
+    prefix: bytes  # path before the names of endpoints, without a slash at the end
     domain: bytes  # endpoints are also at NAME.DOMAIN; b"": no own host names
     is_behind_haproxy: bool
     max_connections: int
@@ -362,7 +362,9 @@ class Exchange:
         self._hold(data)
 
     def _hold(self, piece: bytes) -> bool:
-        """Keep bytes until a replica is connected; if too many, refuse the request (False)."""
+        """Keep bytes until a replica is connected. If there are too many, refuse the request and
+        return False.
+        """
         self._body.append(piece)
         self._held += len(piece)
         if self._held > MAX_HELD_BYTES:

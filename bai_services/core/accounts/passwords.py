@@ -13,7 +13,8 @@ MAX_LENGTH = 256
 
 FAILURES_ALLOWED = 10
 BLOCK_TIME = timedelta(seconds=1200)
-# Limit per IP address for all user names together; higher, because many users may share an address.
+# Limit per IP address, for all user names together. It is higher than the limit per user name,
+# because many users may share an address.
 ADDRESS_FAILURES_ALLOWED = 100
 MAX_DELAY_SECONDS = 10.0
 # Reason of a sign-in that is rejected because too many sign-ins are in progress.

@@ -159,7 +159,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "image.write": _SUPERADMIN,
     "image-registry.read": _SUPERADMIN,
     "image-registry.write": _SUPERADMIN,
-    # Custom images: commits of sessions. Shared ones are visible without a permission.
+    # Custom images: commits of sessions. Shared images are visible without a permission.
     "custom-image.read": _OWN_READS,
     "custom-image.write": _OWN_WRITES,
     "custom-image.publish": _SUPERADMIN,

@@ -10,7 +10,7 @@ from ..cluster.image_labels import Protocol, ServicePort
 from .shares import WHOLE_SESSION
 
 PORTS = "Ports"
-# Protocols of the service-ports label with ports that a browser can open.
+# Protocols in the service-ports label whose ports a browser can open.
 OPENABLE = frozenset({Protocol.HTTP, Protocol.PREOPEN})
 # Titles of ports with protocols that need a viewer program.
 _TITLES = {Protocol.VNC: "Desktop (VNC)", Protocol.RDP: "Desktop (RDP)"}

@@ -1,4 +1,4 @@
-"""Custom images: sessions that were committed to an image; their states, names and visibility."""
+"""Custom images, from commits of sessions or builds of recipes: states, names and visibility."""
 
 from __future__ import annotations
 
@@ -187,12 +187,12 @@ def next_commit_status(status: CommitStatus, event: CommitEvent) -> CommitStatus
 
 
 def check_custom_name(name: str) -> str:
-    """Return the name of a custom image.
+    """Return ``name`` if it is a valid name of a custom image.
 
     Raises
     ------
     InvalidRequest
-        If it does not consist of 4 to 32 letters, digits, hyphens and underscores.
+        If the name does not consist of 4 to 32 letters, digits, hyphens and underscores.
     """
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
@@ -203,7 +203,7 @@ def check_custom_name(name: str) -> str:
 
 
 def check_commit_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels that a user adds to an image.
+    """Return the labels that a user adds to an image, if they are valid.
 
     Raises
     ------
@@ -228,7 +228,7 @@ def check_commit_labels(labels: Mapping[str, str]) -> dict[str, str]:
 def custom_image_name(host: str, owner: str, name: str, image_id: str) -> str:
     """Return the name of the image of a commit; the id makes it unique.
 
-    ``host`` is the registry's, or "" if the image stays on the agent.
+    ``host`` is the host of the registry, or "" if the image stays on the agent.
     """
     words = [_NOT_IN_REPOSITORY.sub("-", word.lower()).strip("-") or "x" for word in (owner, name)]
     return f"{host or LOCAL_HOST}/{REPOSITORY_PREFIX}/{'/'.join(words)}:{image_id[:8]}"

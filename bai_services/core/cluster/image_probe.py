@@ -44,8 +44,8 @@ _NGC_LABELS = ("com.nvidia.build.id", "com.nvidia.build.ref")
 class ProbedImage:
     """Facts of an image. ``python`` is "" if the image has no Python that can run notebooks.
 
-    ``libc``: of that Python, ``glibc`` or ``musl``. ``shell`` is "" if the image has no shell.
-    ``passwd`` and ``group``: the account files without malformed lines.
+    ``libc``: C library of that Python, ``glibc`` or ``musl``. ``shell`` is "" if the image has no
+    shell. ``passwd`` and ``group``: the account files without malformed lines.
     """
 
     python: str = ""
@@ -106,7 +106,8 @@ def session_shell(facts: ProbedImage) -> str:
 
 
 def account_files(facts: ProbedImage, uid: int, gid: int) -> tuple[str, str]:
-    """Return /etc/passwd and /etc/group of a session: those of the image, and the session's user.
+    """Return /etc/passwd and /etc/group of a session: the entries of the image, and the session's
+    user.
 
     Entries of the image with the same id or name are replaced.
     """
@@ -178,7 +179,7 @@ def cuda_requirement(environ: Mapping[str, str]) -> str:
 
 
 def derived_labels(environ: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels of an image, and those that follow from its variables.
+    """Return the labels of an image, and labels that are derived from its environment variables.
 
     Labels of the platform in the image take precedence.
     """

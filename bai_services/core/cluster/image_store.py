@@ -20,8 +20,8 @@ class PullStatus(StrEnum):
 
 
 OPEN_PULLS = frozenset({PullStatus.PENDING, PullStatus.PULLING})
-# An image is not evicted within this time after its last use: the spawner may be about to start a
-# container.
+# Minimum time between the last use of an image and its eviction: the spawner may be about to start
+# a container.
 MIN_UNUSED_SECONDS = 3600
 # The registry in the names of images that exist on one agent only; these images are not looked up
 # in a registry.

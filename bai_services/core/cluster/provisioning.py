@@ -20,8 +20,8 @@ MAX_MACHINES = 1000
 MAX_STARTS = 10
 MAX_SECONDS = 7 * 24 * 3600
 MIN_JOIN_SECONDS = 10
-# After an agent has joined, it is expected to receive pending sessions for this time: the next pass
-# of the scheduler places the sessions for which its machine was started.
+# Time after the join of an agent in which its empty machine still counts as reserved for the
+# pending sessions for which it was started.
 SETTLING_SECONDS = 30
 
 

@@ -58,7 +58,7 @@ _INSTALL_CONDA = (
 
 
 def check_recipe(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the files of a recipe.
+    """Return the files of a recipe, if they are valid.
 
     Raises
     ------

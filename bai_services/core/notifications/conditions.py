@@ -11,8 +11,8 @@ from ..wall_clock import has_elapsed
 from .catalogue import EventName
 from .events import Audience, Event
 
-# A condition must not hold for this time before it can raise another event. Otherwise, a value that
-# fluctuates around a limit would raise many events.
+# Time for which a condition must not hold before it can raise another event. Otherwise, a value
+# that fluctuates around a limit would raise many events.
 REARM_AFTER = timedelta(minutes=10)
 # The same for warnings before the end of a session, which users can extend.
 REARM_WARNING_AFTER = timedelta(minutes=1)
@@ -22,7 +22,7 @@ QUOTA_PERCENT = 90
 FREE_DISK_PERCENT = 5
 # Consecutive failed replicas after which an endpoint is reported.
 FAILED_REPLICAS = 3
-# Mails are considered undeliverable when one of them has failed this many times.
+# Number of failed attempts to deliver one mail after which mail delivery counts as failing.
 FAILED_MAIL_ATTEMPTS = 3
 # Warnings before a policy's time limit ends a session, as (time, divisor): the lead time is the
 # smaller of ``time`` and limit / divisor.
@@ -53,7 +53,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ConditionChanges:
-    """Changes of conditions; ``begun``: those that raise an event, ``over``: keys to delete."""
+    """Changes of conditions. ``begun``: conditions that raise an event. ``over``: keys of ended
+    conditions.
+    """
 
     begun: tuple[Condition, ...]
     over: tuple[str, ...]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ..errors import InvalidRequest
 
-# Creating an object removes objects whose period ended longer ago than this.
+# Time after the end of its period at which an object is removed, when another object is created.
 KEPT_AFTER_END = timedelta(days=90)
 
 

@@ -1,4 +1,4 @@
-"""Parts of the conversions from and to other formats of pipelines."""
+"""Code shared by the conversions from and to other formats of pipelines."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def check_count(definition: PipelineDefinition, values: Mapping[str, Value]) -> 
 
 
 def values_of(task: Task, values: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return the parameters of a task; ``values`` are those of the run."""
+    """Return the parameters of a task; ``values`` are the parameters of the run."""
     is_own = task.parameters is not None and task.kind is not TaskKind.PIPELINE
     return task.parameters if is_own and task.parameters is not None else values
 

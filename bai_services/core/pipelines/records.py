@@ -21,8 +21,8 @@ MAX_VERSIONS = 100
 MAX_VERSIONS_PER_PAGE = 10
 # Maximum number of runs of a user that have not ended.
 MAX_OPEN_RUNS = 500
-# Ended runs are kept for this time, up to a maximum number per pipeline and per user, because each
-# run has a copy of the definition.
+# Time for which ended runs are kept, and their maximum number per pipeline and per user, because
+# each run has a copy of the definition.
 RUNS_KEPT_FOR = timedelta(days=90)
 RUNS_KEPT = 1000
 RUNS_KEPT_PER_USER = 5000

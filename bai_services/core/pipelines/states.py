@@ -20,7 +20,7 @@ MAX_RETRY_DELAY_SECONDS = 86400
 
 
 class TaskStatus(StrEnum):
-    WAITING = "waiting"  # for other tasks, or for the limit of parallel tasks
+    WAITING = "waiting"  # waits for other tasks, or for the limit of parallel tasks
     QUEUED = "queued"  # its session is not yet created, or waits for resources
     RUNNING = "running"
     RETRYING = "retrying"  # failed; starts again at ``retry_at``
@@ -34,7 +34,7 @@ class TaskStatus(StrEnum):
 
 
 class RunStatus(StrEnum):
-    WAITING = "waiting"  # for other runs of the pipeline
+    WAITING = "waiting"  # waits for other runs of the pipeline
     RUNNING = "running"
     CANCELLING = "cancelling"
     SUCCEEDED = "succeeded"
@@ -198,7 +198,7 @@ _RESULT_OF_EMPTY_MAP = {
 
 
 def _result(task: Task, runs: Sequence[TaskRun], results: Mapping[str, _Result]) -> _Result:
-    """Return the result of a task; ``results`` are those of earlier tasks."""
+    """Return the result of a task; ``results`` are the results of earlier tasks."""
     if not runs:
         return _RESULT_OF_EMPTY_MAP[_permission(task, results)]
     statuses = {run.status for run in runs}
@@ -220,7 +220,7 @@ def _advanced(
     room: int,
     now: datetime,
 ) -> list[TaskRun]:
-    """Return the task runs of a task that change now; ``results`` are those of earlier tasks."""
+    """Return the task runs of a task that change now; ``results``: results of earlier tasks."""
     due = [run for run in runs if run.status is S.RETRYING and run.retry_at and run.retry_at <= now]
     waiting = [run for run in runs if run.status is S.WAITING]
     if not due and not waiting:
@@ -231,8 +231,8 @@ def _advanced(
     if status is not S.QUEUED:
         return [replace(run, status=status) for run in waiting]
     if task.kind is TaskKind.PIPELINE:
-        # Its needs are the tasks of the sub-pipeline. It succeeds even if some of them were
-        # skipped.
+        # A containing task needs the tasks of its sub-pipeline. It succeeds even if some of them
+        # were skipped.
         is_skipped = {results[name] for name in task.needs} == {_Result.SKIPPED}
         status = S.SKIPPED if is_skipped else S.SUCCEEDED
         return [replace(run, status=status) for run in waiting]

@@ -109,7 +109,7 @@ def nested(tasks: Sequence[str]) -> list[tuple[int, str, int]]:
     ``tasks`` are names in topological order. For each, return its index in ``tasks``, its name
     without the prefix, and the number of tasks that contain it.
     """
-    # The position of a sub-pipeline is that of its first task.
+    # A sub-pipeline is shown at the position of its first task.
     first: dict[tuple[str, ...], int] = {}
     paths = [tuple(name.split(SEPARATOR)) for name in tasks]
     for index, path in enumerate(paths):

@@ -21,7 +21,7 @@ MAX_TRIGGERS_PER_PIPELINE = 20
 # Maximum number of a user's file triggers, because each one searches a folder every few seconds.
 MAX_FILE_TRIGGERS_PER_USER = 50
 MAX_CALL_BYTES = 64 * 1024
-# A call is valid for this time before and after its timestamp.
+# Accepted difference between the timestamp of a call and the current time.
 WINDOW_SECONDS = 300
 MAX_PATTERN = 255
 MAX_LEVELS = 8

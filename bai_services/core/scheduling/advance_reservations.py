@@ -34,7 +34,7 @@ MAX_PERIOD = timedelta(days=30)
 # Time from the start after which an unused reservation expires.
 DEFAULT_GRACE_SECONDS = 1800
 MAX_GRACE_SECONDS = 24 * 3600
-# Creating a reservation removes reservations that ended longer ago than this.
+# Time after its end at which a reservation is removed, when another one is created.
 KEPT_AFTER_END = timedelta(days=90)
 
 

@@ -37,7 +37,7 @@ MAX_STEPS = 5_000
 # Maximum number of sessions of a quota that a search considers in each order, in addition to the
 # sessions on the agent.
 MAX_GIVERS = 8
-# The rankings of sessions are computed again after this number of changed sessions.
+# Number of changed sessions after which the rankings of sessions are computed again.
 _MAX_OUTDATED = 16
 # The loss of each resize, in addition to the fractions of the slots that a session loses.
 RESIZE_LOSS = 0.01
@@ -411,7 +411,7 @@ def _apply(state: _State, given: _Given) -> None:
 class _Shortage:
     """The missing amount of a slot in a quota or on an agent.
 
-    ``members``: the sessions that use the quota or the agent. ``givers``: those that a search
+    ``members``: the sessions that use the quota or the agent. ``givers``: the members that a search
     considers. ``largest``: the largest amount of the slot that a member has.
     """
 

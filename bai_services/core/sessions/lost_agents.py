@@ -22,7 +22,7 @@ MIN_FENCE_SECONDS = MIN_REQUEUE_SECONDS - FENCE_MARGIN_SECONDS
 MAX_REQUEUE_SECONDS = 24 * 3600
 MIN_WAIT_SECONDS = 60
 MAX_WAIT_SECONDS = 7 * 24 * 3600
-# A session that has lost this number of agents ends: its command may be what breaks them.
+# Number of lost agents after which a session ends, because its command may be the cause.
 MAX_LOST_AGENTS = 5
 
 

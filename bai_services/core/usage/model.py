@@ -51,7 +51,7 @@ class EndpointDimension(StrEnum):
     DOMAIN = "domain"
 
 
-# Groups whose requests are those of one endpoint.
+# Dimensions in which each group has the requests of a single endpoint.
 OF_ONE_OWNER = frozenset({EndpointDimension.ENDPOINT, EndpointDimension.TOKEN})
 
 

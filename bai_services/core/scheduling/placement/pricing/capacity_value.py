@@ -15,7 +15,7 @@ from .prices import Pattern
 
 # Discount factor for each request that is skipped because a later request has more value.
 SKIP_DISCOUNT = 0.93
-# A request for at least this many thousandths of a device counts as a request for all of it.
+# Minimum thousandths of a device that count as a request for the whole device.
 _NEARLY_WHOLE = 800
 # Number of cpu and memory combinations that are drawn for each way to fill a device with shares.
 _DRAWS = 8
