@@ -24,7 +24,7 @@ from .conftest import TOKEN, Bed, Upstream, both_engines, endpoint_route, token_
 
 HEAD = f"Host: x\r\nAuthorization: Bearer {TOKEN}\r\n"
 
-# How a websocket shows that its connection has ended.
+# Messages by which a websocket shows that its connection has ended.
 ENDS = (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR)
 
 
@@ -51,7 +51,7 @@ async def test_repeated_headers_that_decide_about_a_request_are_refused(
         )
         response = await reader.read(2000)
         assert response.split()[1] == b"400"
-        # HAProxy itself refuses another Host.
+        # HAProxy itself refuses a second Host header.
         assert b"must not be repeated" in response or b"<h1>400 Bad request</h1>" in response
     assert not upstream.requests
 
@@ -120,7 +120,7 @@ async def test_stream_and_websocket_end_with_their_token(
 
 
 async def test_requests_that_wait_end_with_their_token(bed: Bed, upstream: Upstream) -> None:
-    """They must not start when the running ones end."""
+    """The waiting requests must not start when the running requests end."""
     await bed.manager.set(endpoint_route(upstream.route(), max_concurrent_per_replica=1))
     endpoint = bed.gateways[0].routes.by_name[b"chat"]
     await wait_until_async(lambda: endpoint.route.max_concurrent_per_replica == 1, 5, "limit")
@@ -507,7 +507,7 @@ async def test_slow_client_gets_the_end_of_a_response_before_its_connection_clos
     of_gateway = transport.get_extra_info("socket")
     of_gateway.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     writer.write(request("/any", "Connection: close\r\n"))
-    # The gateway has the whole response, but the client does not.
+    # The gateway has received the whole response, but the client has not.
     await wait_until_async(lambda: connection.unread_bytes > 100_000, 5, "the response")
     assert not gateway.routes.by_name[b"chat"].in_flight
     gateway.sweep(time.monotonic() + limits.STALLED_SECONDS / 2)
@@ -614,7 +614,7 @@ async def test_connection_with_an_unread_body_is_not_reused(bed: Bed) -> None:
 
 
 class PausedClient:
-    """A client's connection that only records whether it is read."""
+    """A client's connection that only records whether reading is paused."""
 
     address = "127.0.0.1"
     is_paused = False

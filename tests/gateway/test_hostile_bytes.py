@@ -51,7 +51,7 @@ def request(chance: random.Random) -> bytes:
 
 
 async def call(port: int, chance: random.Random) -> None:
-    """Send a few requests in pieces, read a part of the responses, and leave."""
+    """Send a few requests in pieces, read a part of the responses, and disconnect."""
     with suppress(OSError, RuntimeError):  # the gateway may close the connection at any time
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(chance.randrange(1, 4)):

@@ -105,7 +105,9 @@ def test_tasks_of_fasttrack_are_converted() -> None:
         (("name: Docs RAG", "name: [a]"), "name must be a string"),
     ],
 )
-def test_other_features_of_fasttrack_are_refused(change: tuple[str, str], message: str) -> None:
+def test_unsupported_features_of_fasttrack_are_refused(
+    change: tuple[str, str], message: str
+) -> None:
     with pytest.raises(InvalidRequest, match=message.replace("[", r"\[")):
         convert_fasttrack(FASTTRACK.replace(*change), "file")
 

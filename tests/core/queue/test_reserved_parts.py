@@ -1,4 +1,4 @@
-"""Reservations of parts of machines: others run beside the booked amounts, members on them."""
+"""Reservations of parts of agents: only sessions of members use the booked amounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a session on a lost agent, and when its kernel cannot run any more."""
+"""What happens to a session on a lost agent, and when its kernel has certainly stopped."""
 
 from __future__ import annotations
 
