@@ -486,9 +486,9 @@ class BaiAuthenticator(Authenticator):
     async def refresh_user(self, user: User, handler: BaseHandler | None = None) -> bool | Model:
         """Read the account again, and return the new authentication model if it has changed.
 
-        Return True if nothing has changed or ``handler`` is None, and False to sign out a deleted
-        or inactive user. Return True also while the manager is unavailable: users stay signed in,
-        but cannot start sessions, because each start needs the manager.
+        Return True if nothing has changed or ``handler`` is None. Return False to sign out a
+        deleted or inactive user. Also return True while the manager is unavailable: users stay
+        signed in, but cannot start sessions, because each start needs the manager.
         """
         if not is_username(user.name):
             return False

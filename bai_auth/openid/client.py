@@ -286,7 +286,7 @@ def _tls_context() -> ssl.SSLContext:
 
 
 def external_user(provider: Provider, claims: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manager's description of the user with these claims.
+    """Return the user with these claims in the format of the manager.
 
     A text is empty if its claim is missing, is not a string, is too long or contains NUL.
     """

@@ -257,7 +257,7 @@ class Exchange:
         return endpoint, token
 
     def _occupy(self, endpoint: Endpoint, token: Token | None) -> None:
-        """Count the request, then refuse it if it exceeds a limit of the owner or the endpoint."""
+        """Count the request, and refuse it if a limit of the owner or endpoint is exceeded."""
         owner, gateway = endpoint.owner, self._gateway
         limit = owner_limit(
             gateway.max_owner_requests, gateway.max_connections, gateway.running_requests

@@ -1,4 +1,6 @@
-"""What a probe finds in a third-party image (without the session runtime), and how it is run."""
+"""Facts that a probe finds in an image without the session runtime, and the environment of its
+sessions.
+"""
 
 from __future__ import annotations
 
@@ -170,7 +172,7 @@ def is_ngc(environ: Mapping[str, str], labels: Mapping[str, str]) -> bool:
 def cuda_requirement(environ: Mapping[str, str]) -> str:
     """Return the CUDA version that the driver must support, such as "12.4"; "" if unknown.
 
-    ``NVIDIA_REQUIRE_CUDA`` states it; else it is the version of the image's CUDA libraries.
+    The version comes from ``NVIDIA_REQUIRE_CUDA``, or else from the image's CUDA libraries.
     """
     if match := _REQUIRED_CUDA.search(environ.get("NVIDIA_REQUIRE_CUDA", "")[:MAX_TEXT]):
         return match[1]

@@ -101,7 +101,8 @@ class StoredImage:
     def is_local(self) -> bool:
         """Whether this is a custom image without a registry.
 
-        With containerd as image store, such an image has a digest, as if a registry had it.
+        With containerd as image store, such an image also has a digest, although no registry has
+        it.
         """
         return any(name.startswith(f"{LOCAL_HOST}/") for name in self.names)
 

@@ -198,7 +198,7 @@ def _env(rest: str) -> str:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Return the instructions with the number of their first line; continuations are joined."""
+    """Return the instructions with the number of their first line; continued lines are joined."""
     found: list[tuple[int, str]] = []
     pending, first = "", 0
     for number, raw in enumerate(text.replace("\r\n", "\n").split("\n"), 1):

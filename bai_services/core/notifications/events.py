@@ -181,6 +181,7 @@ def budget_warning(
     stops_at: datetime | None = None,
 ) -> Event:
     """Return the event for a project that has reached ``percent`` of its budget for a period.
+
     ``period`` identifies the period; each percentage is reported once per period.
     ``spent_percent``: the spent part of the budget. ``is_blocked``: new sessions do not start.
     ``stops_at``: when running sessions stop; None: they continue.

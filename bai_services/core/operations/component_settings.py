@@ -53,7 +53,7 @@ class ComponentSetting:
 
 
 def reported(name: str, value: Any, default: Any, origin: SettingOrigin) -> ReportedSetting:
-    """Return a setting in the form in which it is shown; ``name`` is ``CLASS.OPTION``."""
+    """Return a setting as it is shown to administrators; ``name`` is ``CLASS.OPTION``."""
     if _SECRET.search(name):
         return ReportedSetting(name, None, None, origin)
     return ReportedSetting(name, setting_text(value), setting_text(default), origin)

@@ -95,8 +95,8 @@ class ForEach:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """Take the outputs of a task from an earlier run if the task and what its outputs depend on are
-    unchanged: ``files`` of the pipeline's folder, and ``parameters`` (None: all parameters).
+    """What the outputs of a cached task depend on, besides the task and its inputs: ``files`` of
+    the pipeline's folder, and ``parameters`` (None: all parameters).
     """
 
     files: Sequence[str] = ()

@@ -87,8 +87,8 @@ def _definition(primary: Mapping[str, Any], name: str) -> PipelineDefinition:
 
 
 def _names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the names of the tasks by the ids of their nodes: the labels, with numbers if two are
-    the same.
+    """Return the names of the tasks by the ids of their nodes: the labels, made unique with
+    numbers.
     """
     labels = []
     for node in nodes:

@@ -21,7 +21,7 @@ def slug_of(name: str) -> str:
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """Return valid names in the same order, with numbers if two are the same."""
+    """Return valid names in the same order, made unique with numbers."""
     found: list[str] = []
     used: set[str] = set()
     for base in map(slug_of, names):

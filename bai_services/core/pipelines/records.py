@@ -91,9 +91,9 @@ class PipelineCheck:
 class PipelineRun:
     """A run: a frozen copy of the definition with its parameters.
 
-    ``tasks``: number of task runs; ``tasks_by_status``: the same by status. ``cause``: the schedule
-    or trigger that has created the run, "" if a user has created it. ``owner``: the user who has
-    started the run.
+    ``tasks``: number of task runs; ``tasks_by_status``: number of task runs by status. ``cause``:
+    the schedule or trigger that has created the run, "" if a user has created it. ``owner``: the
+    user who has started the run.
     """
 
     id: str
@@ -120,7 +120,7 @@ class PipelineTaskRun:
     """A task run. ``session``: id of the session of the last attempt, None before the session is
     created, and if the kind of the task needs no session. ``item``: the mapped value, "" if the
     task is not mapped. ``message``: the result; for a queued task, why its session waits.
-    ``message_coded``: the same as a ``CodedText``, if it has a code. ``is_cached``: the outputs
+    ``message_coded``: the message as a ``CodedText``, if it has a code. ``is_cached``: the outputs
     were taken from an earlier run.
     """
 
@@ -277,7 +277,7 @@ class PipelineSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineTrigger:
-    """A trigger: events run its pipeline.
+    """A trigger, whose events run a pipeline.
 
     ``folder_id`` and ``pattern``: the watched files. ``source_id`` and ``result``: the pipeline
     whose runs fire the trigger, and with which results. ``last_message``: why the last event has

@@ -147,7 +147,9 @@ def _delay(task: Task, failures: int) -> int:
 
 
 def cancelled(run: TaskRun, *, has_session: bool) -> TaskRun:
-    """Return a task run after its run was cancelled; its session, if any, must end first."""
+    """Return a task run of a cancelled run; if the task run has a session, the session must end
+    first.
+    """
     if run.status in TASK_ENDED or (run.status in ACTIVE and has_session):
         return run
     return replace(run, status=S.CANCELLED, retry_at=None)

@@ -24,7 +24,7 @@ SEPARATOR = "/"
 
 @dataclass(frozen=True, slots=True)
 class SubPipeline:
-    """A definition with the sub-pipelines that its tasks name, by name."""
+    """A definition, and the sub-pipelines of its tasks by name."""
 
     definition: PipelineDefinition
     children: Mapping[str, SubPipeline]

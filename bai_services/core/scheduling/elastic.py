@@ -429,7 +429,7 @@ def _shortages(
     place: str,
     in_quotas: Sequence[tuple[Scope, _Shortage]],
 ) -> list[_Shortage]:
-    """Return what a waiting session lacks on an agent, and in its quotas."""
+    """Return the shortages of a waiting session on an agent and in its quotas."""
     found = []
     near: dict[str, list[str]] = {}
     for slot, need in session.slots.items():
@@ -448,7 +448,7 @@ def _shortages(
 
 
 def _quota_shortages(state: _State, session: WaitingSession) -> list[tuple[Scope, _Shortage]]:
-    """Return what a waiting session lacks in its quotas."""
+    """Return the shortages of a waiting session in its quotas."""
     found = []
     for scope in session.scopes:
         for slot, need in session.slots.items():
@@ -523,7 +523,7 @@ def _cost(state: _State, given: _Given) -> float:
 
 
 def _remaining_cost(shortages: Sequence[_Shortage], given: _Given) -> float:
-    """Return a lower bound of what it costs to cover the shortages that are left."""
+    """Return a lower bound of the cost of covering the remaining shortages."""
     by_slot: dict[str, float] = {}
     for one in shortages:
         left = _left(one, given)
@@ -596,7 +596,9 @@ def _ordered(
 
 
 def _free_up(state: _State, sessions: Iterable[ElasticSession], slot: str, missing: int) -> int:
-    """Shrink sessions, in their order, by ``missing`` in total; return what is still missing."""
+    """Shrink sessions, in their order, by ``missing`` in total; return the amount that is still
+    missing.
+    """
     if missing <= 0:
         return missing
     for session in sessions:

@@ -37,8 +37,8 @@ class Measure(StrEnum):
 
     ``requests``: requests in flight and queued, in all gateways. ``cpu``: used percentage of the
     requested CPU cores. ``metric-total``: sum of a runtime metric over the replicas, such as
-    tokens/s. ``metric-mean``: its mean, such as the use of the KV cache. ``query``: result of a
-    Prometheus query for all replicas.
+    tokens/s. ``metric-mean``: mean of a runtime metric, such as the use of the KV cache. ``query``:
+    result of a Prometheus query for all replicas.
     """
 
     REQUESTS = "requests"

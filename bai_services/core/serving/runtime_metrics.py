@@ -37,7 +37,7 @@ def read_metric(page: str, name: str) -> float | None:
 
 
 def is_counter(name: str) -> bool:
-    """Return whether a metric is a counter, so that its rate is the load."""
+    """Return whether a metric is a counter; the load is then its rate."""
     return name.endswith(_COUNTER_SUFFIXES)
 
 

@@ -15,7 +15,7 @@ BY_MANAGER = "manager"
 
 
 def runs_on_agent(kind: str, cluster_size: int, started_by: str, *, can_launch: bool) -> bool:
-    """Return whether the agent starts a prepared session; otherwise it is a Hub server.
+    """Return whether the agent starts a prepared session; otherwise, the Hub starts it as a server.
 
     Pages and apps need a Hub server, so this applies to batch sessions only. ``can_launch``: the
     agent has offered to start the session. A session that was created through the Hub remains a Hub

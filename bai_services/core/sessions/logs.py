@@ -51,9 +51,9 @@ class AttemptLog:
 
 
 def joined_log(attempts: Sequence[AttemptLog], current: str, max_characters: int) -> str:
-    """Return the last characters of the output of all attempts, each with a line at its end.
+    """Return the last characters of the output of all attempts, followed by ``current``.
 
-    Without attempts, the result is ``current``. The lines have timestamps only if the lines of all
+    A separator line follows each attempt. The lines have timestamps only if the lines of all
     attempts have timestamps.
     """
     if not attempts:

@@ -70,7 +70,8 @@ class KernelOnAgent:
     """A kernel of a session that has a kernel on a lost agent.
 
     ``is_lost``: the kernel's agent is lost or has signed off, ``lost_seconds`` ago.
-    ``has_stopped``: its agent has removed it, or must have stopped it (see the function).
+    ``has_stopped``: its agent has removed it, or must have stopped it (see the function
+    ``has_stopped``).
     """
 
     is_lost: bool

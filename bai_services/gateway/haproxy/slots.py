@@ -19,7 +19,7 @@ PoolKey = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Slot:
-    """A server of HAProxy; a replica keeps its slot until it has no requests there."""
+    """A server of HAProxy; a replica keeps its slot until it has no requests in the slot."""
 
     name: str
     replica: Replica | None = None

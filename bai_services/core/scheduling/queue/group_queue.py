@@ -294,7 +294,9 @@ class GroupQueue:
         return list({**self.ending, **with_end}.values())
 
     def withhold_parts(self, now: datetime) -> None:
-        """Keep the reserved parts of agents free for their members, as of now."""
+        """Keep reserved parts of agents free for members of the reservations, as required at
+        ``now``.
+        """
         if self.parts.is_used or self.placer.is_withholding:
             sets = {shape.pending.request.beside for shape in self.shapes.values()}
             self.parts.apply(self.placer, sets, now)

@@ -32,7 +32,8 @@ def withheld_on(
     now: datetime,
     beside: Collection[str],
 ) -> Placement | None:
-    """Return what sessions must leave free on an agent now for some reservations; None: nothing.
+    """Return the placement that sessions must leave free on an agent now for some reservations, or
+    None.
 
     ``agent`` includes the usage of ``running``, its sessions. ``parts`` are the reservations of
     parts of the agent. ``beside`` are the ids of reservations of others during which the sessions
@@ -241,7 +242,7 @@ def _placed(
 
 
 def _withheld_of(device: Device, then: Device, booked: Device) -> tuple[int, int]:
-    """Return the withheld thousandths of a device, and their share if its shares are equal."""
+    """Return the withheld thousandths of a device, and their share if its shares must be equal."""
     taken = booked.used - then.used
     if not taken:
         return max(0, booked.used - device.used), 0
