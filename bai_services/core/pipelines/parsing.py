@@ -351,8 +351,8 @@ def _check_kind(task: Task, line: int, command_line: int) -> None:
         if runs or task.timeout_seconds or task.cache:
             raise _problem(
                 line,
-                f"task {task.name} of kind {task.kind} has no session, so it can have neither its "
-                "settings nor for_each, inputs, outputs, retries, timeout or cache",
+                f"task {task.name} of kind {task.kind} has no session, so it cannot have session "
+                "settings, for_each, inputs, outputs, retries, timeout or cache",
             )
     if task.cache is not None and not task.outputs:
         raise _problem(line, f"task {task.name} has a cache, so it needs outputs")

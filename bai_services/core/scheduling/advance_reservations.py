@@ -195,14 +195,16 @@ def check_period(starts_at: datetime, ends_at: datetime, now: datetime, grace_se
     """Raise ``InvalidRequest`` if a period cannot be reserved."""
     if ends_at <= starts_at or ends_at <= now:
         raise InvalidRequest(
-            "a reservation ends after its start and in the future", field="ends_at"
+            "a reservation must end after its start and in the future", field="ends_at"
         )
     if starts_at > now + MAX_AHEAD:
         raise InvalidRequest(
-            f"a reservation starts at most {MAX_AHEAD.days} days ahead", field="starts_at"
+            f"a reservation can start at most {MAX_AHEAD.days} days ahead", field="starts_at"
         )
     if ends_at - starts_at > MAX_PERIOD:
-        raise InvalidRequest(f"a reservation lasts at most {MAX_PERIOD.days} days", field="ends_at")
+        raise InvalidRequest(
+            f"a reservation can last at most {MAX_PERIOD.days} days", field="ends_at"
+        )
     if not 60 <= grace_seconds <= MAX_GRACE_SECONDS:
         raise InvalidRequest(
             f"grace_seconds must be between 60 and {MAX_GRACE_SECONDS}", field="grace_seconds"
