@@ -45,7 +45,7 @@ class JoinColumns:
 
 @dataclass(frozen=True, slots=True)
 class ValueGroup:
-    """Values of a field for which there may be too many rows to sort.
+    """Values of a field that may select too many rows to sort.
 
     SQLite has no statistics (``ANALYZE`` is not run), so it could read these rows by the index of
     the field and sort them. A filter on values of one group disables that index on SQLite, so that

@@ -223,7 +223,7 @@ def _folder(*, status: str, is_shared: bool, **columns: Any) -> OwnedFolder:
 
 
 async def _remove_name(tx: AsyncConnection, user_id: str, username: str, name: str) -> None:
-    """Replace the name of a user in rows of other users' objects, and remove it from reasons."""
+    """Replace a user's name in rows of other users' objects; clear reasons that contain it."""
     reservations = advance_reservations
     await tx.execute(
         reservations.update().where(reservations.c.author_id == user_id).values(author=name)
@@ -286,7 +286,7 @@ async def _require_no_folders(tx: AsyncConnection, user_id: str) -> None:
 
 
 async def _delete_custom_images(tx: AsyncConnection, user_id: str) -> None:
-    """Delete the images of a user's commits, without those that a superadmin has published."""
+    """Delete a user's custom images, except those that a superadmin has published."""
     of_user = (custom_images.c.owner_id == user_id) & (
         custom_images.c.visibility != Visibility.PUBLIC
     )

@@ -188,7 +188,7 @@ class AgentStore:
     async def record_repeated(
         self, beats: Sequence[RepeatedHeartbeat], compared: Collection[str] = ()
     ) -> set[str]:
-        """Store the facts of heartbeats, of one per agent; return the ids of the agents.
+        """Store the facts of heartbeats (one per agent); return the ids of the updated agents.
 
         Agents that have changed in the database are omitted; use ``record_heartbeat`` for them.
         ``compared``: ids of agents whose slots and devices are compared with the database, too.

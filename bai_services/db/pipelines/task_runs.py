@@ -217,7 +217,7 @@ def _changed(row: TaskRow, changes: Mapping[str, Any] | None) -> TaskRow:
         return row
     if changes["session_id"] == row.session_id:
         return replace(row, **changes)
-    # The session of a new attempt is not created yet.
+    # The session of a new attempt does not exist yet.
     no_session: dict[str, Any] = {
         "session_status": None,
         "session_result": None,

@@ -40,7 +40,7 @@ from . import lease
 from .caps import CHUNK, read_caps, read_usage
 from .queue_rows import RESERVATION_OPTION
 
-# Options of sessions that can run only on certain agents or in a reservation.
+# Session options that restrict a session to certain agents or to a reservation.
 _FIXED_PLACE = ("agent_list", RESERVATION_OPTION)
 
 _ROWS = sa.select(
@@ -91,7 +91,7 @@ def _in_force(rules: sa.Select[Any]) -> sa.Select[Any]:
     )
 
 
-# A session that has run has a home, and usage records in its resource group.
+# A session that has already run cannot move: it has a home, and usage records of its group.
 _IS_MOVABLE = sa.and_(
     sessions.c.status == Status.PENDING,
     sessions.c.type.in_(sorted(MOVABLE_TYPES)),

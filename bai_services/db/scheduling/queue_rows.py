@@ -41,7 +41,7 @@ RESERVATION_OPTION = "reservation"
 # Size of the caches of requests and scopes. Equal requests share one object, because thousands of
 # sessions have only dozens of different requests.
 _CACHE_SIZE = 4096
-# Number of rows that are read and converted without a pause, in 1 to 2 ms of the event loop.
+# Number of rows to read and convert before other tasks may run; this takes 1 to 2 ms.
 _PAGE = 100
 # Maximum number of ended sessions from which run times are estimated.
 _MAX_ENDED = 2000
@@ -334,7 +334,7 @@ def _pending_session(
     if previous_agents or row.min_cuda:
         request = replace(request, avoid=previous_agents, min_cuda_driver=row.min_cuda or "")
     if row.home_agent_id is not None:
-        # The session continues with its home, which only this agent has.
+        # Only this agent has the home with which the session continues.
         request = replace(
             request,
             designated_agents=(row.home_agent_id,),

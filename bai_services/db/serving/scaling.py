@@ -48,7 +48,7 @@ class NewScaling:
 
 @dataclass(frozen=True, slots=True)
 class NewLoad:
-    """A sample of the load of an endpoint with a rule; ``load`` is None while it is unknown."""
+    """A load sample of an endpoint with a scaling rule; ``load`` is None while it is unknown."""
 
     endpoint_id: str
     load: float | None

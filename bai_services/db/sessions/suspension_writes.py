@@ -103,7 +103,7 @@ def end_of_stop(event: Event, stopping: Stopping | None) -> tuple[Event, CodedTe
 
 
 async def forget_open(tx: AsyncConnection, session_id: str) -> bool:
-    """Delete the suspension of a session that ends instead; return whether one existed."""
+    """Delete the open suspension of a session that ends; return whether one existed."""
     deleted = await tx.execute(_FORGET_OPEN, {"ids": [session_id]})
     return deleted.rowcount > 0
 

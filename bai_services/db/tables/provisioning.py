@@ -6,7 +6,8 @@ import sqlalchemy as sa
 
 from .base import Slots, UtcDateTime, created_at, identity, metadata
 
-# The name of the resource group is no foreign key: machines of a deleted group are still stopped.
+# ``resource_group`` is not a foreign key, because machines of a deleted group must still be
+# stopped.
 provisioned_machines = sa.Table(
     "provisioned_machines",
     metadata,
