@@ -128,7 +128,7 @@ class Settings:
     registry_reach: AllowedTargets = AllowedTargets()
     # Name of the image registry to which custom images are pushed; empty: they stay on the agent.
     commit_registry: str = ""
-    # Largest changes of a session that a custom image may contain; 0: no limit.
+    # Maximum size of the changes of a session in a custom image; 0: no limit.
     commit_max_bytes: int = 20 * 2**30
     # Whether users may build custom images from recipes, and the maximum time of a build.
     builds_recipes: bool = False

@@ -179,7 +179,7 @@ class ClusterDoctor:
             return error("swarm", text, "start Docker, and check BAI_SWARM_HOST")
 
     async def _wait(self, check_id: str, count: int) -> Mapping[str, Mapping[str, Any]]:
-        """Return the reports by agent id, when all have arrived or the time limit is reached."""
+        """Wait for ``count`` reports, or the time limit; return the reports by agent id."""
         deadline = time.monotonic() + self.report_seconds
         while True:
             reports = await self._store.results(check_id)

@@ -70,7 +70,7 @@ class HeartbeatBatches:
         collects_seconds: Callable[[], float],
         monotonic: Callable[[], float],
     ) -> None:
-        """``collects_seconds``: for how long heartbeats are collected; 0: not at all."""
+        """``collects_seconds``: how long heartbeats are collected; 0: no collection."""
         self._store = store
         self._observer = observer
         self._collects_seconds = collects_seconds

@@ -39,7 +39,7 @@ __all__ = ["AgentJoins", "JoinTerms", "require_own"]
 # Other managers may accept a revoked credential for this time.
 CACHE_TTL_SECONDS = 10.0
 MAX_CACHED = 10_000
-# A command line takes a token that begins with a dash as an option.
+# The prefix prevents a token that begins with a dash, which a command line parses as an option.
 TOKEN_PREFIX = "bai-join-"
 
 
@@ -189,7 +189,7 @@ class AgentJoins:
         return await self._store.membership(agent_id)
 
     async def drain(self, caller: Caller, agent_id: str) -> AgentMembership:
-        """Place no new sessions on an agent that will leave."""
+        """Exclude an agent that will leave from the placement of new sessions."""
         require_own(caller, agent_id)
         entry = self._audit.entry(_named(caller), "agent.drain", agent_id)
         return await self._store.drain(agent_id, entry)

@@ -111,7 +111,7 @@ class ResourceGroups:
         await self._store.unlink(name, _kind(kind), target, entry)
 
     def _check_provisioning(self, options: Mapping[str, Any]) -> None:
-        """Refuse to start machines without a command: sessions would wait for them in vain."""
+        """Raise ``InvalidRequest`` if the options start machines, but no command is configured."""
         if not self._has_provisioning and (options.get(PROVISIONING) or {}).get("maximum"):
             raise InvalidRequest(
                 "this installation cannot start machines: set BAI_PROVISIONING_COMMAND of the "

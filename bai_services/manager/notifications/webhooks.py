@@ -43,7 +43,7 @@ _RESUMED = {"suspended_at": None, "failures": 0, "failing_since": None, "last_er
 
 
 class Webhooks:
-    """Manages webhooks: users their own, administrators also the webhooks of their scope.
+    """Manages webhooks of users, and for administrators also the webhooks of their scope.
 
     No user sees the webhooks of another user, because their URLs are private.
     """

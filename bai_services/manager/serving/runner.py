@@ -359,7 +359,7 @@ class EndpointRunner:
         return Phase.STOPPING
 
     async def _create(self, state: EndpointState, replica: ReplicaRow, now: datetime) -> Phase:
-        """Create the session of a replica as its owner would; return the phase of the replica."""
+        """Create a replica's session with the owner's permissions; return the replica's phase."""
         row = state.row
         settings = await self._settings_of(row, replica.revision_id)
         if settings is None:

@@ -1,7 +1,8 @@
 """Trials of definitions: start one replica, watch it, and explain why it is not healthy.
 
 A trial is stored before its session is created, with the same id, and ends before its session.
-Therefore a manager that is killed at any point neither loses a trial nor leaves its session.
+Therefore a manager that is killed at any point neither loses a trial nor leaves its session
+running.
 """
 
 from __future__ import annotations
