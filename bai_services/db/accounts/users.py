@@ -113,7 +113,7 @@ class UserStore:
         Raises
         ------
         AlreadyExists
-            If any user, including deleted ones, has that user name or e-mail address, or the
+            If any user, including deleted ones, has that user name or e-mail address, or if the
             identity is linked to another user.
         NotFound
             If the domain, a policy or a project does not exist.

@@ -56,8 +56,8 @@ class GroupFilter:
 def usable_by(user: GroupFilter) -> sa.ColumnElement[bool]:
     """Return the condition on ``resource_groups`` for the groups that a user may use.
 
-    These are public groups, and groups with a link to the user, to the user's domain, or to one of
-    the user's projects or keypairs. Inactive groups are included.
+    These are public groups, and groups that are linked to the user or to the user's domain,
+    projects or keypairs. Inactive groups are included.
     """
     domain_projects = sa.select(projects.c.id).where(projects.c.domain == user.domain)
     domain_users = sa.select(users.c.id).where(users.c.domain == user.domain)

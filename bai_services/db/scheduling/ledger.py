@@ -82,9 +82,9 @@ async def allocate(
     Raises
     ------
     LostRace
-        If the sessions together exceed a cap or the capacity of an agent or device, an agent no
-        longer accepts sessions, a device is not healthy, or sessions with different shares would
-        run on a device that requires equal shares.
+        If the sessions together exceed a cap or the capacity of an agent or device, if an agent no
+        longer accepts sessions, if a device is not healthy, or if sessions with different shares
+        would run on a device that requires equal shares.
     """
     rows: list[record_writes.Allocated] = []
     changes = _CounterChanges()

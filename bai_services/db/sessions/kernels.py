@@ -40,7 +40,7 @@ class KernelState:
     hostname: str = MAIN_HOST
     cluster_size: int = 1
     restart_count: int = 0
-    # The agent with the home of a stopped session that will run again.
+    # The agent with the home directory of a stopped session that will run again.
     home_agent_id: str | None = None
     started_by: str = BY_MANAGER
     # Whether the session is being suspended or preempted, so that its home must be kept after the

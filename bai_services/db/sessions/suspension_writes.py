@@ -82,7 +82,7 @@ async def read_stopping(tx: AsyncConnection, session_ids: Sequence[str]) -> dict
 
 
 async def read_with_home(tx: AsyncConnection, session_ids: Sequence[str]) -> frozenset[str]:
-    """Return the sessions of which an agent keeps the home."""
+    """Return the ids of those sessions whose home directory an agent keeps."""
     if not session_ids:
         return frozenset()
     return frozenset((await tx.execute(_WITH_HOME, {"ids": list(session_ids)})).scalars())

@@ -118,8 +118,8 @@ class Callers:
         Raises
         ------
         NotSignedIn
-            If the date differs too much from the manager's clock, the keypair is unknown or not
-            active, the signature is wrong, or the account is not accepted.
+            If the date differs too much from the manager's clock, if the keypair is unknown or not
+            active, if the signature is wrong, or if the account is not accepted.
         RateLimited
             If the keypair has exceeded its rate limit (requests per 15 minutes).
         """

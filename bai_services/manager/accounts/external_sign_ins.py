@@ -91,7 +91,7 @@ class ExternalSignIns:
         Raises
         ------
         SignInRefused
-            If there is no account, the account is not accepted, or its one-time code is missing or
+            If there is no account, if it is not accepted, or if its one-time code is missing or
             wrong; the error has the reason.
         SignInBlocked
             If there were too many wrong one-time codes.

@@ -273,8 +273,8 @@ class CustomImages:
         Raises
         ------
         Forbidden
-            If the caller may not change it, publishes it and is not a superadmin, or shares it
-            with a project and is not a member.
+            If the caller may not change it, is not a superadmin but publishes it, or is not a
+            member of the project but shares it with the project.
         """
         row = await self._changeable(caller, key)
         values = dict(changes)

@@ -1,8 +1,8 @@
 """Fire the triggers of files and of other pipelines.
 
-The id of a run is stored, or derived from the event, before the run is created, and the event is
-marked as processed afterwards. Therefore a manager that is killed at any point neither loses an
-event nor creates a second run.
+The id of a run is stored or derived from the event before the run is created; afterwards, the event
+is marked as processed. Therefore a manager that is killed at any point neither loses an event nor
+creates a second run.
 """
 
 from __future__ import annotations

@@ -112,8 +112,8 @@ class PipelineTriggers:
         Raises
         ------
         InvalidRequest
-            If a field of its kind is missing or not valid, a field belongs to another kind, or
-            pipelines would trigger each other in a cycle.
+            If a field of its kind is missing or not valid, if a field belongs to another kind, or
+            if pipelines would trigger each other in a cycle.
         TooLarge
             If the folder has too many files.
         AlreadyExists

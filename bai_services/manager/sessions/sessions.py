@@ -230,8 +230,8 @@ class Sessions:
         AlreadyExists
             If the owner has another live session with the new name.
         Forbidden
-            If the caller may not change the session or its priority, or the priority exceeds the
-            maximum of the keypair and the caller is not an administrator.
+            If the caller may not change the session or its priority, or if the caller is not an
+            administrator and the priority exceeds the maximum of the keypair.
         """
         row = await self.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
