@@ -98,7 +98,7 @@ class Database:
 
     @asynccontextmanager
     async def read_one_state(self) -> AsyncIterator[AsyncConnection]:
-        """Open a read-only transaction in which all statements see the same snapshot."""
+        """Open a read-only transaction; all its statements see the same snapshot."""
         with _translate_errors():
             async with self._engine.begin() as tx:
                 if tx.dialect.name == "postgresql":

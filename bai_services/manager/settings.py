@@ -56,7 +56,7 @@ class Settings:
     hub_token: str = field(repr=False)
     agent_token: str = field(repr=False)
     gateway_token: str = field(repr=False)
-    # Token with which Prometheus reads the metrics; empty: Prometheus needs a monitor's token.
+    # Token for Prometheus to read the metrics; empty: Prometheus needs a monitor's token.
     metrics_token: str = field(default="", repr=False, kw_only=True)
     key: bytes = field(repr=False)  # Fernet key that encrypts secrets in the database
     hub_api_url: str = ""

@@ -1,4 +1,4 @@
-"""Store of the links with which users reset a forgotten password."""
+"""Store of the links for resetting a forgotten password."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ from ..tables.ssh_keys import ssh_keys
 from ..tables.suspensions import session_suspensions
 from .checked_users import CheckedUser, lock_unchanged
 
-# Rows in which one of these columns contains the id of the user are deleted.
+# A purge deletes all rows that have the user's id in one of these columns.
 _OWNED = (
     keypairs.c.user_id,
     memberships.c.user_id,

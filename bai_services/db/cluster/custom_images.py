@@ -265,7 +265,7 @@ class CustomImageStore:
 
     async def discarded_images(self) -> set[str]:
         """Return the names of images whose commit failed or was cancelled, or whose custom image
-        was deleted, without those of registered images.
+        was deleted. Names of registered images are omitted.
         """
         discarded = sa.union(
             sa.select(custom_images.c.image).where(~_COUNTS),

@@ -139,7 +139,7 @@ class PipelineRunStore:
         return found
 
     async def detail(self, run_id: str) -> tuple[str, Plan, Sequence[TaskRow]]:
-        """Return the definition, the plan and the task runs of a run."""
+        """Return the definition (as text), the plan and the task runs of a run."""
         async with self._db.read_one_state() as tx:
             rows = sa.select(
                 pipeline_runs.c.definition, pipeline_runs.c.parsed, pipeline_runs.c.parameters
@@ -181,7 +181,7 @@ class PipelineRunStore:
             )
             if not locked.rowcount:
                 raise no_pipeline(row.name)
-            # Lock the run after its pipeline, in the same order as a deletion.
+            # Lock runs only after the pipeline, in the same order as the deletion of a pipeline.
             await _delete_oldest(tx, owner_id)
             with raise_on_violation(AlreadyExists(f"there is a run {run_id} already", run=run_id)):
                 await tx.execute(
@@ -228,7 +228,7 @@ class PipelineRunStore:
         *,
         opens: bool = False,
     ) -> None:
-        """Store the result of a user's request for a run; the next step continues from it.
+        """Apply a user's request to a run: store what ``decide`` returns for its current state.
 
         ``opens``: the request opens an ended run.
 

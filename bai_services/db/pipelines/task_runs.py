@@ -126,7 +126,7 @@ async def read_tasks(
 
 
 async def with_waiting_reasons(tx: AsyncConnection, tasks: Sequence[TaskRow]) -> Sequence[TaskRow]:
-    """Return task runs in which ``session_coded`` also has the reasons of pending sessions.
+    """Return the task runs, with the reasons of pending sessions in ``session_coded``.
 
     Only pages need these codes, so the steps of runs do not read them.
     """

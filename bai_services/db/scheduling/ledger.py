@@ -61,7 +61,7 @@ class ResizedKernel:
 def scopes_of(
     domain: str, project_id: str, owner_id: str, access_key: str, resource_group: str
 ) -> tuple[Scope, ...]:
-    """Return the scopes to which a session is charged, in the order in which they are locked."""
+    """Return the scopes that a session is charged to, in locking order."""
     return (
         Scope(ScopeKind.DOMAIN, domain),
         Scope(ScopeKind.KEYPAIR, access_key),
@@ -172,7 +172,7 @@ async def resize(
 
 
 class _CounterChanges:
-    """The change of each counter; rows are returned in the order in which they are locked."""
+    """The change of each counter; the rows of each table are returned in locking order."""
 
     def __init__(self) -> None:
         self.agents: set[str] = set()

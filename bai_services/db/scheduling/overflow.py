@@ -80,7 +80,7 @@ _SOURCE, _TARGET = resource_groups.alias("source"), resource_groups.alias("targe
 
 
 def _in_force(rules: sa.Select[Any]) -> sa.Select[Any]:
-    """Return only the rules by which sessions can move.
+    """Return only the rules that can currently move sessions.
 
     The engine of a resource group may have changed since the rule was created.
     """
@@ -135,13 +135,13 @@ class OverflowStore:
             return first_record(OverflowRule, found)
 
     async def in_force(self) -> list[OverflowRule]:
-        """Return all rules by which sessions can move."""
+        """Return all rules that can currently move sessions."""
         async with self._db.read() as tx:
             rows = await tx.execute(_in_force(_ROWS).order_by(overflow_rules.c.id))
             return records(OverflowRule, rows)
 
     async def of(self, project_id: str, from_group: str) -> list[OverflowRule]:
-        """Return the rules by which sessions of a project can leave a resource group."""
+        """Return the rules that can move a project's sessions out of a resource group."""
         chosen = sa.and_(
             overflow_rules.c.project_id == project_id, overflow_rules.c.from_group == from_group
         )

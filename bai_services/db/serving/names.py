@@ -21,8 +21,8 @@ async def take_name(
 ) -> None:
     """Record the name of a new endpoint, after the endpoint was inserted.
 
-    A name of a deleted endpoint may be taken by its former owner and in its former project, and by
-    everybody after ``NAME_RESERVED_FOR``.
+    The name of a deleted endpoint may be reused by its former owner and in its former project;
+    after ``NAME_RESERVED_FOR``, by every user.
 
     Raises
     ------

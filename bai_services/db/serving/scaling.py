@@ -36,7 +36,7 @@ _LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class NewScaling:
-    """A new number of replicas for an endpoint that had ``version`` and ``former`` replicas."""
+    """A change of ``former`` to ``replicas`` replicas, if the endpoint still has ``version``."""
 
     id: str
     endpoint_id: str

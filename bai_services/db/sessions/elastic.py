@@ -112,7 +112,7 @@ class ElasticStore:
         self._db = database
 
     async def groups(self, now: datetime) -> list[ElasticGroup]:
-        """Return the resource groups in which elastic sessions run."""
+        """Return the resource groups that have running elastic sessions."""
         async with self._db.read() as tx:
             rows = (await tx.execute(_ELASTIC)).all()
             if not rows:

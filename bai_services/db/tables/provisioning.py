@@ -19,7 +19,7 @@ provisioned_machines = sa.Table(
     sa.Column("slots", Slots, nullable=False),
     # The name of the machine that the command has returned.
     sa.Column("reference", sa.String(255), nullable=False),
-    # Invitation with which the agent of the machine joins; NULL before the first call.
+    # Invitation for the agent of the machine; NULL before the first call of the command.
     sa.Column("invitation_id", sa.String(64)),
     sa.Column("agent_id", sa.String(64)),
     sa.Column("joined_at", UtcDateTime),

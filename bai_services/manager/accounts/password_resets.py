@@ -1,4 +1,4 @@
-"""Forgotten passwords: users get a link by mail, with which they set a new password.
+"""Forgotten passwords: users set a new password with a link that they get by mail.
 
 A request does not read the account. The link is created when the mail is delivered, so the response
 and the response time do not reveal whether an account exists.

@@ -190,8 +190,8 @@ class ClusterDoctor:
     async def _reach_engines(self, agents: Sequence[AgentRow]) -> Mapping[str, str | None]:
         """Return the id of the engine at each endpoint; None if it does not respond.
 
-        "" for an engine on TCP that accepts connections, but for which the manager has no client
-        certificate.
+        The id is "" if the engine accepts TCP connections, but the manager has no client
+        certificate for it.
         """
         endpoints = {agent.endpoint for agent in agents if agent.engine == EngineName.DOCKER}
         calls = {endpoint: partial(_engine_id, endpoint) for endpoint in endpoints}

@@ -212,7 +212,7 @@ class Quotas:
             space.size += min(added + more_bytes, found.limit_bytes - used)
 
     def begin(self, space: Reservation) -> None:
-        """Count a reservation, until ``end``."""
+        """Count the bytes of a reservation as used, until ``end`` is called."""
         self._reservations[space.key].add(space)
 
     def end(self, space: Reservation) -> None:

@@ -39,7 +39,7 @@ from .hub_client import HubClient
 
 log = logging.getLogger(__name__)
 
-# How long an interrupted import keeps its complete files, with which it can be continued.
+# How long the complete files of an interrupted import are kept, so that it can be continued.
 KEPT_FOR = timedelta(hours=24)
 
 

@@ -67,7 +67,7 @@ class PipelineTriggerRunner:
         self._unsettled: dict[str, Mapping[str, str]] = {}
         # Problems of the last search, by trigger.
         self._problems: dict[str, str] = {}
-        # The trigger with which the next pass begins.
+        # The first trigger of the next pass.
         self._next = ""
         self._loops = (
             Loop("pipeline triggers", self.process_runs, TICK_SECONDS),
