@@ -158,7 +158,7 @@ class ReplicaStore:
             found: Mapping[str, Any] | None = await tx.scalar(rows)
             return found
 
-    async def open(self, new: Sequence[NewReplica], now: datetime) -> None:
+    async def insert(self, new: Sequence[NewReplica], now: datetime) -> None:
         """Insert replicas before their sessions are created."""
         async with self._db.write() as tx:
             await tx.execute(
@@ -241,7 +241,7 @@ class ReplicaStore:
             await bump_routes(tx)
             return True
 
-    async def ready(self, replica_id: str, url: str, now: datetime) -> None:
+    async def mark_ready(self, replica_id: str, url: str, now: datetime) -> None:
         """Record that a replica passed its health check at ``url``, and clear its reason."""
         async with self._db.write() as tx:
             changed = await tx.execute(
@@ -280,7 +280,7 @@ class ReplicaStore:
         async with self._db.read() as tx:
             return records(ServingReplica, await tx.execute(rows))
 
-    async def unhealthy(
+    async def mark_unhealthy(
         self, ids: Collection[str], now: datetime, reason: Mapping[str, Any] | None = None
     ) -> None:
         """Set ready replicas back to STARTING, so that they must pass their health check again."""

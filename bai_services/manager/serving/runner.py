@@ -292,7 +292,7 @@ class EndpointRunner:
             # After failures, create only one replica per pause, because it may fail again.
             del new[1:]
         if new:
-            await self._store.open(new, now)
+            await self._store.insert(new, now)
         if new or steps.end or steps.drain or steps.outcome is not None:
             self._changed()
             self.wake()
@@ -316,7 +316,7 @@ class EndpointRunner:
         if replica.phase is Phase.READY:
             if replica.status is not Status.RUNNING:
                 # A preempted session restarts; this is not a failure of its revision.
-                await self._store.unhealthy([replica.id], now)
+                await self._store.mark_unhealthy([replica.id], now)
                 self._changed()
                 return Phase.STARTING
             return Phase.READY
@@ -434,7 +434,7 @@ class EndpointRunner:
         return failed_at is None or has_elapsed(failed_at, POSTPONED_PAUSE, now)
 
     async def _passed(self, replica: Probed) -> None:
-        await self._store.ready(replica.id, replica.url, self._clock())
+        await self._store.mark_ready(replica.id, replica.url, self._clock())
         self._changed()
         self.wake()
 
