@@ -163,7 +163,7 @@ async def test_kernel_that_its_agent_has_stopped_is_requeued_when_the_agent_retu
     assert (await cluster.store.find(session.id)).restart_count == 1
 
 
-async def test_end_that_the_hub_finds_before_the_agent_returns_is_no_failure(
+async def test_end_that_the_hub_finds_before_the_agent_returns_is_not_a_failure(
     cluster: Cluster,
 ) -> None:
     session, _ = await batch_session(cluster, "train", HUB_STARTS)

@@ -280,7 +280,7 @@ class ReplicaStore:
         async with self._db.read() as tx:
             return records(ServingReplica, await tx.execute(rows))
 
-    async def mark_unhealthy(
+    async def require_health_check(
         self, ids: Collection[str], now: datetime, reason: Mapping[str, Any] | None = None
     ) -> None:
         """Set ready replicas back to STARTING, so that they must pass their health check again."""

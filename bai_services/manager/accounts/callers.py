@@ -22,7 +22,8 @@ from ..clock import Clock
 from . import authorizer
 from .keypair_secrets import KeypairSecrets, new_secret_key
 
-# Minimum interval between updates of a keypair's ``last_used``, so that not every request writes.
+# Minimum interval between updates of a keypair's ``last_used``; otherwise, every request would
+# write.
 LAST_USED_INTERVAL = timedelta(minutes=5)
 
 _REASONS = {

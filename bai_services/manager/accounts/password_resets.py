@@ -165,7 +165,7 @@ class PasswordResets:
             )
 
     async def _prepare_mail(self, mail: Mail) -> tuple[str, Mapping[str, str]] | None:
-        """Create the link of a mail; without an account there is no mail.
+        """Create the link of a mail; return None if there is no account.
 
         If the account may not reset its password, the mail says so instead.
         """

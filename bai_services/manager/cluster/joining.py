@@ -138,7 +138,7 @@ class AgentJoins:
         """
         check_agent_id(agent_id)
         new = NewCredential(agent_id, hash_of_token(check_credential(credential)), terms)
-        # Requests without an invitation must not cause calls of the Docker engine.
+        # Only requests with an invitation may cause calls of the Docker engine.
         await self._store.require_invitation(hash_of_token(token))
         swarm = await self._swarm.join_information()
         caller = Caller(Role.AGENT, username=agent_id, client_ip=client_ip, agent_id=agent_id)

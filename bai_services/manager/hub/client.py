@@ -361,7 +361,7 @@ def _is_of_server(
 ) -> bool:
     """Return whether a token belongs to a running server and is restricted to that server.
 
-    The token's note alone is no proof, because users choose the notes of their own tokens.
+    The token's note is not sufficient, because users choose the notes of their own tokens.
     """
     return any(
         not server.get("stopped")

@@ -309,14 +309,14 @@ class EndpointRunner:
         if replica.status in (*ENDED, Status.TERMINATING, Status.SUSPENDED) and not is_preempted:
             text = TextTemplate.REPLICA_ENDED.text(message=replica.status_info[:_MAX_MESSAGE])
             if _is_stopped(state.row):
-                # The replica was to be stopped, so the end of its session is no failure.
+                # The replica had to be stopped, so the end of its session is not a failure.
                 await self._store.move([replica.id], Phase.STOPPING, now, text.as_json())
                 return Phase.STOPPING
             return await self._fail(state.row, replica, text, now)
         if replica.phase is Phase.READY:
             if replica.status is not Status.RUNNING:
                 # A preempted session restarts; this is not a failure of its revision.
-                await self._store.mark_unhealthy([replica.id], now)
+                await self._store.require_health_check([replica.id], now)
                 self._changed()
                 return Phase.STARTING
             return Phase.READY

@@ -157,7 +157,7 @@ class IdleCheckStore:
             ]
 
     async def stored(self) -> list[StoredCheck]:
-        """Return all results, except those that `write` has reset until their session runs."""
+        """Return all results, except reset ones (see ``write``) whose session does not run yet."""
         is_reset = sa.and_(
             sessions.c.status.in_(_RUNS_LATER),
             session_idle_checks.c.status == CheckStatus.NOT_CHECKED,

@@ -299,7 +299,7 @@ class IdleJudging:
         )
 
     async def _stop_due(self, due: Mapping[str, tuple[RunningSession, list[Judgement]]]) -> _Stops:
-        """Stop sessions, unless they must no longer be stopped."""
+        """Stop due sessions, unless users have changed their idle checks in the meantime."""
         stops = _Stops()
         for session, judgements in due.values():
             first = strictest(judgements)
