@@ -222,7 +222,7 @@ class GroupStore:
             if target_id is None:
                 hint = _PROJECT_HINT if kind is LinkKind.PROJECT else ""
                 raise NotFound(
-                    f"{target} matches no {kind} or several{hint}", kind=kind, target=target
+                    f"{target} matches no {kind}, or more than one{hint}", kind=kind, target=target
                 )
             await tx.execute(
                 insert_ignoring(tx, resource_group_links).values(
@@ -305,7 +305,7 @@ async def _resolve_weights(tx: AsyncConnection, values: Mapping[str, Any]) -> Ma
             target = await _resolve(tx, LinkKind(kind), key)
             if target is None:
                 raise InvalidRequest(
-                    f"the weight for {kind} {key[:80]!r} matches no {kind} or several {kind}s"
+                    f"the weight for {kind} {key[:80]!r} matches no {kind}, or more than one"
                     + (_PROJECT_HINT if kind == LinkKind.PROJECT else ""),
                     field=field,
                 )

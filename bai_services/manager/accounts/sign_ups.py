@@ -167,7 +167,9 @@ class SignUps:
             network_of(client_ip), sign_up.password_hash, password[:MAX_LENGTH]
         )
         if not is_correct:
-            _reject("password", "the password is not the one with which you have signed up")
+            _reject(
+                "password", "the password differs from the one that you entered for the sign-up"
+            )
         check_email_domain(sign_up.email, rules.email_domains)
         if sign_up.invitation_id is None:
             if rules.needs_invitation:

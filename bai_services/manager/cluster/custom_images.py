@@ -512,7 +512,9 @@ def _committing_agent(view: SessionKernels) -> str:
     """Return the agent of a session that can be committed."""
     row = view.row
     if row.status is not Status.RUNNING:
-        raise Conflict(f"session {row.name} is {row.status}; only running sessions are committed")
+        raise Conflict(
+            f"session {row.name} is {row.status}; only running sessions can be committed"
+        )
     if row.type != SessionType.INTERACTIVE or len(view.kernels) != 1:
         raise Conflict("only interactive sessions with one kernel can be committed")
     agent_id = view.kernels[0].agent_id

@@ -79,7 +79,9 @@ class ResourceGroups:
         columns = {key: value for key, value in changes.items() if key != CHANGES_FIELD}
         values, options = _validated_columns(columns), changes.get(CHANGES_FIELD) or {}
         if options and FIELD in values:
-            raise InvalidRequest(f"give {FIELD} or {CHANGES_FIELD}", field=CHANGES_FIELD)
+            raise InvalidRequest(
+                f"give either {FIELD} or {CHANGES_FIELD}, not both", field=CHANGES_FIELD
+            )
         check_changes(options)
         self._check_provisioning(options or values.get(FIELD) or {})
         before = fields_of(await self._store.one(name))

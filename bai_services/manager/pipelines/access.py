@@ -56,8 +56,8 @@ def require(caller: Caller, verb: Verb, row: PipelineRow) -> None:
     is_above = caller.role in roles_above(row.author_role, "user.write")
     if verb == "run" and row.owner_id is None and is_above:
         raise Forbidden(
-            f"a user with the role {row.author_role} has saved pipeline {row.name}; with the role "
-            f"{caller.role}, save it yourself before you run it"
+            f"pipeline {row.name} was saved by a user with the role {row.author_role}; because you "
+            f"have the role {caller.role}, save it yourself before you run it"
         )
 
 

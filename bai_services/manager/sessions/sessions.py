@@ -289,8 +289,8 @@ class Sessions:
         is_requested = not force and caller.role is not Role.HUB
         if is_requested and row.status is Status.RUNNING and await self._is_committing(row.id):
             raise Conflict(
-                f"session {row.name} is being committed; wait, cancel the commit, or stop it with "
-                "force",
+                f"session {row.name} is being committed; wait, cancel the commit, or stop the "
+                "session with force",
                 session=row.id,
             )
         is_serving = row.type == SessionType.INFERENCE and row.status is Status.RUNNING
