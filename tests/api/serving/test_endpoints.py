@@ -350,7 +350,7 @@ async def test_gateways_check_a_replica_according_to_its_revision(api: Api) -> N
     async with server() as (url, _):
         (old,) = await ready(api, user, url + "/..")
         manager = api.world.manager
-        await ReplicaStore(manager.database).ready(old, url + "/..", api.world.clock())
+        await ReplicaStore(manager.database).mark_ready(old, url + "/..", api.world.clock())
         await step(api, 2)
         health = {"path": "/", "expected_status": 204}
         await user.post("/endpoints/llm/revisions", {"settings": {"health": health}})
@@ -1318,7 +1318,7 @@ async def test_only_the_last_phases_of_a_replica_are_kept(api: Api) -> None:
     await store.set_url(replica["id"], "http://127.0.0.1:1", now)
     assert (await user.get(f"/endpoints/llm/replicas/{replica['id']}/history"))["total"] == 1
     for number in range(1, REPLICA_CHANGES_KEPT // 2 + 1):
-        await store.ready(replica["id"], f"http://127.0.0.1:{number}", now)
+        await store.mark_ready(replica["id"], f"http://127.0.0.1:{number}", now)
         await store.set_url(replica["id"], f"http://127.0.0.1:{number + 1}", now)
     path = f"/endpoints/llm/replicas/{replica['id']}/history"
     assert (await user.get(path))["total"] == REPLICA_CHANGES_KEPT + 1
