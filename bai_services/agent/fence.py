@@ -56,8 +56,8 @@ class Fence:
         self._clock = clock
         self._boot_id = BOOT_ID.read_text().strip() if boot_id is None else boot_id
         self._renewed_at: float | None = None
-        # While this is set, the age of the lease is 0: the manager does not start the sessions of an
-        # agent that has signed off on other agents.
+        # While this is set, the age of the lease is 0: the manager does not start the sessions of
+        # an agent that has signed off on other agents.
         self._is_signed_off = False
         self._lock = asyncio.Lock()
         self._stop: Stop | None = None

@@ -228,7 +228,7 @@ async def update(
 async def scale(connection: Connection, name: str, replicas: int, *, as_json: bool) -> None:
     """Set a fixed number of replicas, which ends autoscaling."""
     made = await connection.client.patch(endpoint_path(name), {"replicas": replicas})
-    output.print_done(f"endpoint {name} gets {replicas} replicas", made, as_json=as_json)
+    output.print_done(f"number of replicas of endpoint {name}: {replicas}", made, as_json=as_json)
 
 
 @service.command(
