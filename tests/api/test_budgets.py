@@ -22,7 +22,7 @@ ONE_PER_MINUTE = {"currency": "EUR", "prices": [{"slot": "sessions", "per_hour":
 SMALL = {"resources": {"cpu": "1", "mem": "1g"}}
 
 
-def test_month_in_a_time_zone_with_daylight_saving_time() -> None:
+def test_month_begins_at_local_midnight_across_daylight_saving_time() -> None:
     zone = ZoneInfo("Europe/Berlin")
     assert month_of(datetime(2026, 10, 25, 12, tzinfo=UTC), zone) == (
         datetime(2026, 9, 30, 22, tzinfo=UTC),
@@ -279,7 +279,7 @@ async def test_month_of_a_budget_is_the_month_of_reports(api: Api) -> None:
     assert spent == pytest.approx(month["cost"])
 
 
-async def test_permissions_and_validation(api: Api) -> None:
+async def test_budget_changes_need_permission_version_and_valid_values(api: Api) -> None:
     made = await make(api)
     user, admin = await api.client("user"), await api.client("admin")
     path = f"/budgets/{made['project_id']}"

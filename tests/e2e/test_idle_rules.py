@@ -60,7 +60,7 @@ DECISIONS = {
     ("network", "open-tab", False),
     ("load", "silent-loop", False),
     ("lifetime", "lived", False),
-    # A rule that does not name the network would also stop the download.
+    # A rule that does not measure the network would also stop the download.
     ("only-cpu", "silent-loop", True),
     ("only-cpu", "download", True),
 }

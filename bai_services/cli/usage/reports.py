@@ -28,10 +28,10 @@ from ..command import (
 _COLUMNS = ("start", "name", "slot", "allocated", "used", "wasted", "waited", "cost", "energy")
 _ENDPOINT_COLUMNS = ("start", "name", "owner", "requests", "input_tokens", "output_tokens")
 _NOT_MEASURED, _NO_PRICE = "not measured", "no price"
-# Names of the groups of usage without a value.
+# Names of the groups with an empty name.
 _NO_NAMES = {Dimension.DEVICE_MODEL.value: "(no device)", Dimension.IMAGE.value: "(no image)"}
 _JOULES_PER_KWH = 3_600_000
-# Texts for requests without a token of the owner, by the name of the token in reports.
+# Texts for requests without a token that the owner created, by the token's name in reports.
 TOKEN_TEXTS = {"": "(chat page)", "*": "(no token)"}
 _FORMATS = {Every.HOUR: "%Y-%m-%d %H:%M", Every.DAY: "%Y-%m-%d", Every.MONTH: "%Y-%m"}
 
@@ -242,7 +242,7 @@ def _endpoint_texts(row: Mapping[str, Any], report: Mapping[str, Any]) -> dict[s
 
 
 def _token_text(name: str) -> str:
-    """Return ENDPOINT/TOKEN, with a description of requests without a token of the owner."""
+    """Return ENDPOINT/TOKEN, with TOKEN replaced by its text in ``TOKEN_TEXTS``, if any."""
     endpoint, _, token = name.rpartition("/")
     return f"{endpoint}/{TOKEN_TEXTS.get(token, token)}"
 

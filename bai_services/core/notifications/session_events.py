@@ -6,7 +6,7 @@ from ..coded_text import CodedText, TextTemplate
 from ..sessions.lifecycle import Event, Result, Status
 from .catalogue import EventName
 
-# A session that ends for one of these reasons has not failed, although its result is a failure.
+# Reported as ended, not as failed, although the result of these sessions is a failure.
 _LIMITS = frozenset(
     template.code
     for template in (
@@ -17,7 +17,7 @@ _LIMITS = frozenset(
         TextTemplate.LIFETIME,
     )
 )
-# The other cancellations were requested by a user.
+# Only these cancellations are reported: all others were requested by a user.
 _CANCELLED_BY_MANAGER = frozenset(
     template.code
     for template in (

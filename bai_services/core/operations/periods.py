@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ..errors import InvalidRequest
 
-# The creation of an object removes objects with a period that ended longer ago than this.
+# Time after the end of its period at which an object is removed, when another object is created.
 KEPT_AFTER_END = timedelta(days=90)
 # A given time may be this long ago: the clock of the user may be slow, and "now" means the time at
 # which the user filled in the form.

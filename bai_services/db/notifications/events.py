@@ -50,7 +50,7 @@ class EventStore:
 
     def __init__(self, database: Database) -> None:
         self._db = database
-        # Ids of status changes after the stored position with events that have been raised.
+        # Ids of status changes after the stored position whose events have already been raised.
         self._raised: set[int] = set()
 
     async def add(self, events: Sequence[Event]) -> None:
@@ -219,7 +219,7 @@ _CHANGES = (
 
 
 def _change_event(row: Any) -> Event | None:
-    # Runs of pipelines and endpoints have their own events.
+    # Endpoints and pipeline runs raise their own events instead of those of their sessions.
     if row.type == SessionType.INFERENCE or is_of_run(row.environ):
         return None
     reason = None

@@ -42,9 +42,9 @@ RESERVATION_OPTION = "reservation"
 # Size of the caches of requests and scopes. Equal requests share one object, because thousands of
 # sessions have only dozens of different requests.
 _CACHE_SIZE = 4096
-# Number of rows that are read and converted without a pause, in 1 to 2 ms of the event loop.
+# Number of rows to read and convert before other tasks may run; this takes 1 to 2 ms.
 _PAGE = 100
-# Maximum number of ended sessions from which run times are estimated.
+# Maximum number of ended sessions for the estimates of run times.
 _MAX_ENDED = 2000
 
 # Columns of both pending and running sessions.
@@ -66,7 +66,7 @@ _COMMON = (
     sessions.c.lifetime_extension_seconds.label("added"),
 )
 
-# Sessions with all data on which their requests depend, in the order of creation.
+# Sessions with all data that their requests depend on, in the order of creation.
 REQUESTED: sa.Select[Any] = (
     sa.select(
         *_COMMON,
@@ -337,7 +337,7 @@ def _pending_session(
     if previous_agents or row.min_cuda:
         request = replace(request, avoid=previous_agents, min_cuda_driver=row.min_cuda or "")
     if row.home_agent_id is not None:
-        # The session continues with its home, which only this agent has.
+        # The session continues with its home directory, which only this agent has.
         request = replace(
             request,
             designated_agents=(row.home_agent_id,),

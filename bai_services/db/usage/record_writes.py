@@ -1,6 +1,6 @@
 """Write usage records in the transaction of the change.
 
-The records are a function of the ledger (``allocations``), the history (``status_history``), the
+All records can be derived from the ledger (``allocations``), the history (``status_history``), the
 sessions and the devices, so ``rebuild_held`` and ``rebuild_waits`` can write missing records later.
 """
 

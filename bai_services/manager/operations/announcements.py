@@ -202,5 +202,6 @@ class Announcements:
 def _require_in_reach(caller: Caller, domain: str | None) -> None:
     if not reaches(caller, "announcement.write", Target(domain=domain)):
         raise Forbidden(
-            "you may announce only to your domain and its projects", action="announcement.write"
+            "you may create announcements only for your domain and its projects",
+            action="announcement.write",
         )

@@ -13,7 +13,7 @@ from bai_services.core.record_fields import fields_of
 def new_values(record: Any, changes: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Return the columns to change in an announcement or maintenance.
 
-    Other fields that are None do not change; ``ends_at`` None means no end.
+    A field that is None is unchanged, except ``ends_at``, where None means no end.
 
     Raises
     ------

@@ -142,7 +142,11 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         errors.InvalidRequest,
         "only batch sessions",
     ),
-    "starts_at in the past": ({"starts_at": "2020-01-01T00:00Z"}, errors.InvalidRequest, "is past"),
+    "starts_at in the past": (
+        {"starts_at": "2020-01-01T00:00Z"},
+        errors.InvalidRequest,
+        "is in the past",
+    ),
     "starts_at without time zone": (
         {"starts_at": "2999-01-01T00:00"},
         errors.InvalidRequest,

@@ -53,7 +53,9 @@ def codes(result: PassResult, session_id: str) -> list[str]:
         pytest.param(window(2, 3), 10**9, True, id="end after the year 9999"),
     ],
 )
-def test_window_withholds(one: MaintenanceWindow, hours: int | None, is_withheld: bool) -> None:
+def test_window_withholds_sessions_that_could_run_in_it(
+    one: MaintenanceWindow, hours: int | None, is_withheld: bool
+) -> None:
     assert one.withholds(NOW, None if hours is None else hours * 3600) is is_withheld
 
 

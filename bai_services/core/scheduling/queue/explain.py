@@ -76,8 +76,8 @@ def blocked_reasons(pending: PendingSession) -> tuple[Reason, ...]:
 def explain_group(group_queue: GroupQueue, pause_if_busy: PauseIfBusy = no_op) -> None:
     """Set the reasons of every shape of a group after a pass.
 
-    All sessions of a shape share their reasons, except a session with a reservation: reservations
-    change often.
+    All sessions of a shape share their reasons, except a session with a reservation, because
+    reservations change often.
     """
     group_queue.capacity_reasons = {
         handle: _capacity_reasons(group_queue, handle, pause_if_busy)

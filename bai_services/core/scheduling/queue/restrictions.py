@@ -15,8 +15,8 @@ from .model import GroupState, PendingSession
 def restricted(
     state: GroupState, agent_ids: Collection[str], now: datetime, pending: PendingSession
 ) -> PendingSession:
-    """Return a pending session with its request restricted to agents on which it may start now,
-    beside the parts that are reserved for others.
+    """Return a pending session whose request is restricted to the agents on which it may start now,
+    and to the capacity that is not reserved for others.
 
     ``agent_ids`` are the agents of the resource group.
     """
