@@ -13,7 +13,7 @@ import click
 from bai_services.core.usage.model import HOUR, OF_ONE_OWNER, Dimension, EndpointDimension
 from bai_services.core.usage.periods import Every
 
-from .. import output
+from .. import output, units
 from ..command import (
     Choice,
     Connection,
@@ -168,7 +168,7 @@ def _usage_texts(row: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str,
         "used": f"{row['used_seconds'] / measured:.0%}" if measured else _NOT_MEASURED,
         "wasted": _hours(row["wasted_seconds"]),
         "waited": "" if row["waited_seconds"] is None else _hours(row["waited_seconds"]),
-        "cost": _NO_PRICE if cost is None else f"{cost:.2f} {report['currency']}".strip(),
+        "cost": _NO_PRICE if cost is None else units.money(cost, report["currency"]),
         "energy": _NOT_MEASURED if energy is None else f"{energy / _JOULES_PER_KWH:.2f} kWh",
     }
 

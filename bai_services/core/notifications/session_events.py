@@ -31,6 +31,8 @@ _CANCELLED_BY_MANAGER = frozenset(
 REPORTED = (Status.RUNNING, Status.TERMINATED, Status.CANCELLED, Status.ERROR)
 # A change by one of these events, to any status, can also be reported.
 REPORTED_EVENTS = (Event.AGENT_LOST,)
+# Events after which a session may run again.
+STOPS = (Event.PREEMPTED, Event.AGENT_LOST, Event.SUSPEND_REQUESTED)
 
 _TEXTS = {
     EventName.SESSION_RUNNING: TextTemplate.NOTICE_SESSION_RUNNING,
@@ -40,12 +42,19 @@ _TEXTS = {
 
 
 def event_of(
-    session: str, owner: str, event: str, status: str, result: str, reason: CodedText | None
+    session: str,
+    owner: str,
+    event: str,
+    status: str,
+    result: str,
+    reason: CodedText | None,
+    stopped_by: str | None = None,
 ) -> tuple[EventName, CodedText] | None:
     """Return the event for a change to ``status`` by ``event`` of the lifecycle, and its text; None
     if the change is not reported.
 
-    The end of a session is not reported if the owner requested it.
+    ``stopped_by`` is the latest of the ``STOPS`` before the change. The end of a session is not
+    reported if the owner requested it.
     """
     code = "" if reason is None else reason.code
     match status:
@@ -53,6 +62,9 @@ def event_of(
         case Status.TERMINATING if event == Event.AGENT_LOST and result != Result.FAILURE:
             text = TextTemplate.NOTICE_SESSION_REQUEUED.text(name=session)
             return EventName.SESSION_REQUEUED, text
+        case Status.RUNNING if stopped_by == Event.PREEMPTED:
+            text = TextTemplate.NOTICE_SESSION_RUNS_AGAIN.text(name=session)
+            return EventName.SESSION_RUNS_AGAIN, text
         case Status.RUNNING:
             return EventName.SESSION_RUNNING, _TEXTS[EventName.SESSION_RUNNING].text(name=session)
         case Status.ERROR:

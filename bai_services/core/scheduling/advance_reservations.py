@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 from ..coded_text import CodedText, TextTemplate
 from ..errors import Conflict, InvalidRequest
+from ..operations.periods import require_not_past
 from ..resources import ResourceSlots
 from .caps import Scope
 from .maintenance import Restriction
@@ -197,6 +198,7 @@ def check_period(starts_at: datetime, ends_at: datetime, now: datetime, grace_se
         raise InvalidRequest(
             "a reservation must end after its start and in the future", field="ends_at"
         )
+    require_not_past(starts_at, now, "starts_at")
     if starts_at > now + MAX_AHEAD:
         raise InvalidRequest(
             f"a reservation can start at most {MAX_AHEAD.days} days ahead", field="starts_at"

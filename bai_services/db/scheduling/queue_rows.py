@@ -32,6 +32,7 @@ from ..tables.accounts import domains, keypair_policies, keypairs, memberships, 
 from ..tables.budgets import project_budgets
 from ..tables.cluster import images, resource_groups
 from ..tables.sessions import allocations, kernels, session_dependencies, sessions
+from ..tables.usage import usage_prices
 from .caps import CHUNK
 from .ledger import scopes_of
 from .plan_rows import read_plans
@@ -106,6 +107,8 @@ _PENDING: sa.Select[Any] = (
         memberships.c.user_id.is_not(None).label("is_member"),
         project_budgets.c.blocked_at.is_(None).label("has_budget"),
         project_budgets.c.amount.label("budget_amount"),
+        # All prices have the same currency.
+        sa.select(sa.func.max(usage_prices.c.currency)).scalar_subquery().label("currency"),
         sessions.c.home_agent_id,
     )
     .join(domains, sessions.c.domain == domains.c.name)
@@ -465,7 +468,6 @@ def _blocked_reason(row: Any) -> CodedText | None:
     if found is None and not row.is_member:
         return TextTemplate.NOT_A_MEMBER.text(user=row.username, project=row.project)
     if found is None and not row.has_budget:
-        return TextTemplate.BUDGET_SPENT.text(
-            name=row.project, amount=f"{row.budget_amount.normalize():f}"
-        )
+        amount = f"{row.budget_amount.normalize():f} {row.currency or ''}".strip()
+        return TextTemplate.BUDGET_SPENT.text(name=row.project, amount=amount)
     return found
