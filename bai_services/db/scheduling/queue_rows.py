@@ -107,6 +107,7 @@ _PENDING: sa.Select[Any] = (
         project_budgets.c.blocked_at.is_(None).label("has_budget"),
         project_budgets.c.amount.label("budget_amount"),
         sessions.c.home_agent_id,
+        sa.cast(sessions.c.mounts, sa.Text).label("mounts"),
     )
     .join(domains, sessions.c.domain == domains.c.name)
     .outerjoin(
@@ -331,8 +332,14 @@ def _pending_session(
     row: Any, awaited: Sequence[Dependency], previous_agents: tuple[str, ...]
 ) -> PendingSession:
     request = request_of_row(row)
-    if previous_agents or row.min_cuda:
-        request = replace(request, avoid=previous_agents, min_cuda_driver=row.min_cuda or "")
+    hosts = _hosts_of(row.mounts)
+    if previous_agents or row.min_cuda or hosts:
+        request = replace(
+            request,
+            avoid=previous_agents,
+            min_cuda_driver=row.min_cuda or "",
+            storage_hosts=hosts,
+        )
     if row.home_agent_id is not None:
         # The session continues with its home, which only this agent has.
         request = replace(
@@ -360,6 +367,13 @@ def _pending_session(
         job_priority=row.job_priority,
         is_preemptible=row.is_preemptible,
     )
+
+
+def _hosts_of(mounts: str) -> tuple[str, ...]:
+    """Return the storage hosts with the folders of a session, from the JSON of its mounts."""
+    if mounts == "[]":
+        return ()
+    return tuple(sorted({str(mount["host"]) for mount in json.loads(mounts)}))
 
 
 def _reservation_of(options: str) -> str:
