@@ -98,7 +98,7 @@ class ServiceClient:
             ) as response:
                 body_bytes = await response.read()
         except (ClientError, TimeoutError) as error:
-            raise unreachable(self.url) from error
+            raise unreachable(self.url, error) from error
         location = response.headers.get("Location", "")
         raise_for_status(self._host, response.status, body_bytes, location)
         try:

@@ -232,6 +232,11 @@ class TextTemplate(Enum):
         "{count} with a driver that is too old for CUDA {cuda}, which the image needs"
     )
     AGENTS_NOT_DESIGNATED = "{count} not among the designated agents ({names})"
+    AGENTS_WITHOUT_STORAGE = "{count} on which storage host {names} does not work"
+    ALSO_WITHOUT_STORAGE = (
+        "{parts}; {count:other agent} cannot run the session, because storage host {names} does "
+        "not work there"
+    )
 
     # Suggestions for an earlier start
     MACHINE_STARTING = (

@@ -143,7 +143,13 @@ class Manager:
             self.scheduling.lease,
         )
         self.cluster = cluster_services(
-            context, settings, self.sessions, self.scheduling, self.accounts.projects, times
+            context,
+            settings,
+            self.sessions,
+            self.scheduling,
+            self.accounts.projects,
+            times=times,
+            hosts=self.folders.storage_hosts,
         )
         self.overflow_rules = OverflowRules(
             context, OverflowStore(database), self.accounts.projects, self.cluster.resource_groups

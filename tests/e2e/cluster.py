@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import httpx
@@ -118,8 +116,7 @@ def running(own: DockerEngine, folder: Path, size: int = 2, image: str = "") -> 
     """
     image = image or images.minimal_image(own)
     with swarm.running(size) as engines:
-        with ThreadPoolExecutor() as threads:
-            list(threads.map(partial(swarm.copy_image, image, own), engines))
+        swarm.copy_image(image, own, *engines)
         with _joined(own, engines, image, folder) as cluster:
             yield cluster
 

@@ -149,6 +149,9 @@ def test_sessions_with_a_folder_start_only_where_its_file_system_works(cluster: 
         for node in (first, second):
             volume.mount_on(node, cluster.shared)
             stack.callback(glusterfs.unmount_on, node, cluster.shared)
+        # The manager and then the agents check the new file system.
+        checked(admin.post("/cluster-checks"), 200, 201)
+        wait_for_storage(cluster, (first, ""), (second, ""), (third, "not-mounted"))
         body = {"name": "on-glusterfs", "host": "shared"}
         made = checked(admin.post("/vfolders", json=body), 201)
         mounts = [{"vfolder": made["id"], "path": "data", "permission": "rw"}]
@@ -163,21 +166,41 @@ def test_sessions_with_a_folder_start_only_where_its_file_system_works(cluster: 
         for session in (writer, reader):
             stop(admin, session["id"])
 
-        def start_elsewhere(node: Node, reason: str) -> None:
+        def start_elsewhere(node: Node) -> None:
+            """Start a session with the folder that would prefer the node."""
             chosen = {"agent_list": [node.agent_id], "agent_selection": "preferred"}
             session = cluster.start("admin", mounts=mounts, **chosen)
-            assert reason in _history(cluster, session)
             assert cluster.node_of(session) is not node
+            # It was never placed on the node: no start has failed.
+            assert node.agent_id not in _history(cluster, session)
             stop(admin, session["id"])
 
-        start_elsewhere(third, "its storage may not be mounted")
+        start_elsewhere(third)
+        waiting = cluster.create("admin", agent_list=[third.agent_id], mounts=mounts)
+        reason = "1 on which storage host shared does not work"
+        wait_until(lambda: reason in _status_info(cluster, "admin", waiting), 60, "the reason")
+        stop(admin, waiting["id"])
         glusterfs.unmount_on(second, cluster.shared)
         volume.mount_on(second, cluster.shared, read_only=True)
-        start_elsewhere(second, "is mounted read-only on the chosen agent")
+        wait_for_storage(cluster, (second, "read-only"))
+        start_elsewhere(second)
         glusterfs.kill_client(second, cluster.shared)
-        start_elsewhere(second, "Transport endpoint is not connected")
+        wait_for_storage(cluster, (second, "failing"))
+        start_elsewhere(second)
         checked(admin.delete(f"/vfolders/{made['id']}"), 204)
         checked(admin.patch("/domains/default", json={"allowed_vfolder_hosts": hosts}), 200)
+
+
+def wait_for_storage(cluster: Cluster, *states: tuple[Node, str]) -> None:
+    """Wait until the agents have reported these problems of the storage host ``shared``."""
+
+    def are_reported() -> bool:
+        return all(
+            cluster.agent(node)["storage_problems"].get("shared", "") == state
+            for node, state in states
+        )
+
+    wait_until(are_reported, 60, f"the agents to report {[state for _, state in states]}")
 
 
 def _history(cluster: Cluster, session: JSON) -> str:

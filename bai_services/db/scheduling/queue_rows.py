@@ -110,6 +110,7 @@ _PENDING: sa.Select[Any] = (
         # All prices have the same currency.
         sa.select(sa.func.max(usage_prices.c.currency)).scalar_subquery().label("currency"),
         sessions.c.home_agent_id,
+        sa.cast(sessions.c.mounts, sa.Text).label("mounts"),
     )
     .join(domains, sessions.c.domain == domains.c.name)
     .outerjoin(
@@ -334,8 +335,14 @@ def _pending_session(
     row: Any, awaited: Sequence[Dependency], previous_agents: tuple[str, ...]
 ) -> PendingSession:
     request = request_of_row(row)
-    if previous_agents or row.min_cuda:
-        request = replace(request, avoid=previous_agents, min_cuda_driver=row.min_cuda or "")
+    hosts = _hosts_of(row.mounts)
+    if previous_agents or row.min_cuda or hosts:
+        request = replace(
+            request,
+            avoid=previous_agents,
+            min_cuda_driver=row.min_cuda or "",
+            storage_hosts=hosts,
+        )
     if row.home_agent_id is not None:
         # The session continues with its home directory, which only this agent has.
         request = replace(
@@ -363,6 +370,13 @@ def _pending_session(
         job_priority=row.job_priority,
         is_preemptible=row.is_preemptible,
     )
+
+
+def _hosts_of(mounts: str) -> tuple[str, ...]:
+    """Return the storage hosts with the folders of a session, from the JSON of its mounts."""
+    if mounts == "[]":
+        return ()
+    return tuple(sorted({str(mount["host"]) for mount in json.loads(mounts)}))
 
 
 def _reservation_of(options: str) -> str:
