@@ -321,6 +321,8 @@ def check_manager(url: str) -> Iterable[Finding]:
         return
     except OSError as problem:
         reason = getattr(problem, "reason", problem)
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            return  # check_certificates reports it
         yield error("manager", f"{url} cannot be reached: {reason}", _URL_REMEDY)
         return
     ended = time.time()
