@@ -244,7 +244,7 @@ class Manager:
         return await self.serving.runner.drain(session_id, reason)
 
     async def _prepare_for_preemption(self, session_id: str, seconds: float) -> None:
-        """Let a replica finish its requests, and another session save its state."""
+        """Let a replica finish its requests; let any other session save its state."""
         reason = TextTemplate.REPLICA_PREEMPTED.text()
         if await self.serving.runner.drain(session_id, reason) is None:
             await self.sessions.suspensions.prepare_for_preemption(session_id, seconds)

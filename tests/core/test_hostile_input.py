@@ -751,6 +751,7 @@ NOT_FROM_USERS = {
     "operations.component_settings.reported",
     "operations.component_settings.setting_text",
     "operations.configuration.configured",
+    "operations.periods.require_not_past",
     "scheduling.elastic.within_quotas",
     "scheduling.preemption.texts.preemption_text",
     "usage.model.HourTotals.keep_measured",

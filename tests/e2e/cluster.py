@@ -56,9 +56,10 @@ class Cluster:
         return created
 
     def start_counting(self, username: str, folder: JSON, log: str = "log") -> JSON:
-        """Start a batch session that appends its attempt and the time to the file ``log``.
+        """Start a batch session that appends its attempt and the time to ``log``, a file in
+        ``folder``.
 
-        It does so five times a second. The file is in ``folder``.
+        It does so five times a second.
         """
         return self.start(
             username,
@@ -71,7 +72,7 @@ class Cluster:
 
     @contextmanager
     def sessions_spread(self) -> Iterator[None]:
-        """In the block, each session starts on the node with the most free resources."""
+        """During the block, each session starts on the node with the most free resources."""
         try:
             self._set_placement("spread")
             yield

@@ -199,9 +199,9 @@ class HeartbeatResponse(ResponseModel):
     """The agent counts as lost ``deadline_seconds`` after its last heartbeat.
 
     ``hub_api_url``: URL of the Hub's API for sessions; agents that restrict the network of sessions
-    must allow it. ``is_new``: the agent was unknown; its next heartbeat contains its settings.
-    ``protocol``: the manager's version of the agent protocol. ``max_reports``: maximum number of
-    reports in one request.
+    must allow it. ``is_new``: the agent was unknown, and must send its settings with the next
+    heartbeat. ``protocol``: the manager's version of the agent protocol. ``max_reports``: maximum
+    number of reports in one request.
     """
 
     deadline_seconds: int

@@ -56,7 +56,8 @@ PREEMPTION = "preemption"
 LOST_AGENTS = "lost_agents"
 PROVISIONING = "provisioning"
 PROXY_ADDRESS = "proxy_address"
-# Nested levels of options that changes merge: ``fair_share.weights.user.ID``.
+# Number of nested levels that a change merges into the stored options, as in
+# ``fair_share.weights.user.ID``.
 _MERGED_LEVELS = 4
 
 

@@ -137,7 +137,7 @@ class AgentStore:
         """Store a heartbeat; create an unknown agent in the reported resource group.
 
         A known agent stays in its stored group, which an administrator may have assigned. An agent
-        that has joined with an invitation is created in the group of the invitation, and keeps the
+        that has joined with an invitation is created in the group of the invitation. It keeps the
         endpoint of its first heartbeat: the Hub creates containers there, so an agent must not
         direct the Hub to the engine of another machine. Usage is not changed, so capacity may drop
         below usage. For changes of devices, see ``write_devices``.
@@ -191,7 +191,7 @@ class AgentStore:
     async def record_repeated(
         self, beats: Sequence[RepeatedHeartbeat], compared: Collection[str] = ()
     ) -> set[str]:
-        """Store the facts of heartbeats, of one per agent; return the ids of the agents.
+        """Store the facts of heartbeats (one per agent); return the ids of the updated agents.
 
         Agents that have changed in the database are omitted; use ``record_heartbeat`` for them.
         ``compared``: ids of agents whose slots and devices are compared with the database, too.

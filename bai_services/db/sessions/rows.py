@@ -164,8 +164,8 @@ _KERNEL_COLUMNS = [kernels.c[f.name] for f in fields(KernelRow)]
 def _select(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """Return a select of sessions, joined with their owners and projects.
 
-    Every session has an owner and a project. Outer joins are used because databases omit them if
-    they are not needed.
+    Every session has an owner and a project, but databases can skip only outer joins if a query
+    does not use the joined columns.
     """
     with_owner = sessions.outerjoin(users, sessions.c.owner_id == users.c.id)
     with_project = with_owner.outerjoin(projects, sessions.c.project_id == projects.c.id)

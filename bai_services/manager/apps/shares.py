@@ -197,8 +197,8 @@ class AppShares:
         Raises
         ------
         Forbidden
-            If the token is invalid, expired or used, the visitor has signed out, or the share no
-            longer covers the visitor.
+            If the token is invalid, expired or used, if the visitor has signed out, or if the share
+            no longer covers the visitor.
         """
         now = self._clock()
         kind = VisitorTokenKind.ENTRY if facts.get("entry") else VisitorTokenKind.VISIT

@@ -273,8 +273,8 @@ class Agents:
         return _agent(await self._store.one(agent_id))
 
     async def update(self, caller: Caller, agent_id: str, changes: Mapping[str, Any]) -> Agent:
-        """Change the resource group of an agent, whether new sessions may be placed on it, or the
-        endpoint of an agent that has joined.
+        """Change the resource group of an agent, whether it accepts new sessions, or (only for an
+        agent that has joined) its endpoint.
         """
         authorizer.require(caller, "agent.write")
         values = {name: value for name, value in changes.items() if name in _CHANGEABLE_FIELDS}

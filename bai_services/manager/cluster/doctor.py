@@ -184,7 +184,7 @@ class ClusterDoctor:
             return error("swarm", text, "start Docker, and check BAI_SWARM_HOST")
 
     async def _wait(self, check_id: str, count: int) -> Mapping[str, Mapping[str, Any]]:
-        """Return the reports by agent id, when all have arrived or the time limit is reached."""
+        """Wait for ``count`` reports, or the time limit; return the reports by agent id."""
         deadline = time.monotonic() + self.report_seconds
         while True:
             reports = await self._store.results(check_id)
@@ -195,8 +195,8 @@ class ClusterDoctor:
     async def _reach_engines(self, agents: Sequence[AgentRow]) -> Mapping[str, str | None]:
         """Return the id of the engine at each endpoint; None if it does not respond.
 
-        "" for an engine on TCP that accepts connections, but for which the manager has no client
-        certificate.
+        The id is "" if the engine accepts TCP connections, but the manager has no client
+        certificate for it.
         """
         endpoints = {agent.endpoint for agent in agents if agent.engine == EngineName.DOCKER}
         calls = {endpoint: partial(_engine_id, endpoint) for endpoint in endpoints}

@@ -226,7 +226,7 @@ def request_of(kind: RequestKind, beside: tuple[str, ...] = ()) -> Request:
 def test_requests_beside_withheld_parts_match_the_reference(
     drawn: list[Any], kinds: list[RequestKind], policy: Policy, data: st.DataObject
 ) -> None:
-    """A part of some agents is withheld from every second request; the others ignore it."""
+    """A part of some agents is withheld from every second request, but not from the others."""
     agents = agents_from(drawn)
     tables = tables_of(MIX, Fleet.of(agents))
     placer = Placer(agents, policy, tables)

@@ -66,6 +66,21 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             id="inactive account of the owner",
         ),
         pytest.param(
+            snapshot(
+                [
+                    pending_session(
+                        1,
+                        blocked_reason=TextTemplate.BUDGET_SPENT.text(name="lab", amount="5 EUR"),
+                    )
+                ],
+                [agent()],
+            ),
+            "s1",
+            "budget",
+            "the budget of project lab (5 EUR) is spent",
+            id="spent budget of the project",
+        ),
+        pytest.param(
             snapshot([pending_session(1)], [agent()], group={"is_active": False}),
             "s1",
             "resource-group",
