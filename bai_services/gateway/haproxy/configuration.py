@@ -228,7 +228,7 @@ def _request_conditions() -> list[str]:
         "acl is_unusual req.fhdr_cnt(authorization) gt 1",
         # HAProxy would forward control characters; the gateway rejects them.
         r"acl is_unusual req.hdrs -m reg '[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]'",
-        r"acl is_unusual url -m reg '\x7f'",
+        r'acl is_unusual url -m sub "\x7f"',
         # HAProxy would ignore the text after the comma.
         "acl is_unusual req.fhdr(authorization) -m sub ,",
         # HAProxy would ignore the port of an address, and a zero before its numbers.
@@ -344,7 +344,9 @@ def _grpc_rules(settings: Settings, folder: Path) -> list[str]:
         f"http-response del-header {_one_of(NOT_FOR_CLIENTS)} -m reg",
         # HAProxy writes these headers itself; it would also forward other values. Reverse proxies
         # remove each header that `Connection` names, for example Content-Security-Policy.
-        "http-response del-header ^(connection|upgrade)$ -m reg unless { status 101 }",
+        # Rules with names need less time than one with a regular expression.
+        "http-response del-header connection unless { status 101 }",
+        "http-response del-header upgrade unless { status 101 }",
         # HAProxy would forward the body of such a response without its length.
         f"http-response return status 502 content-type application/json string {invalid} "
         "unless { status 101 200:599 }",
