@@ -433,7 +433,10 @@ class TextTemplate(Enum):
     TRIAL_NO_RESOURCES = "no resources within {limit_seconds}: {message}"
     TRIAL_STARTING = "the session is starting"
     TRIAL_NOT_STARTED = "the session could not be started: {message}"
-    TRIAL_NO_IMAGE = "the image could not be pulled: {message}"
+    TRIAL_NO_IMAGE = (
+        "the image could not be pulled; check its name, its tag and the credentials of its "
+        "registry: {message}"
+    )
     TRIAL_HEALTHY = "healthy after {start_seconds}"
     TRIAL_ENDING = "the session of the trial is ending"
     TRIAL_ENDED = "the trial of the definition has ended"
