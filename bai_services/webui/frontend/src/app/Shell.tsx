@@ -6,12 +6,11 @@ import { LazyDialog } from '../components/LazyDialog';
 import { useConnection } from '../data/connection';
 import { changePreferences } from '../data/accounts/preferences';
 import { loadScript } from '../data/scripts';
-import { AnnouncementBanner } from './AnnouncementBanner';
+import { Banners } from './Banners';
 import { Breadcrumbs } from './Breadcrumbs';
 import { CommandPalette } from './palette/CommandPalette';
 import { ConnectionNotice } from './ConnectionNotice';
 import { Header } from './Header';
-import { MaintenanceBanner } from './MaintenanceBanner';
 import { Navigation } from './Navigation';
 import { PasswordBar } from './PasswordBar';
 import { SignedOut } from './SignedOut';
@@ -82,8 +81,7 @@ function Frame() {
         <Layout.Content id="content" tabIndex={-1} className="bai-page">
           <ConnectionNotice />
           <PasswordBar />
-          <MaintenanceBanner />
-          <AnnouncementBanner />
+          <Banners />
           <Breadcrumbs />
           <Outlet />
         </Layout.Content>
