@@ -17,6 +17,7 @@ import { SignedOut } from './SignedOut';
 import { SignInDialog } from './SignInDialog';
 import { useSidebar } from './sidebar';
 import { useLiveNotices } from './notices/useLiveNotices';
+import { focusWarnings } from './notices/useStopWarnings';
 
 const SIDEBAR_WIDTH = 208;
 const MenuDrawer = lazy(() =>
@@ -27,6 +28,11 @@ const MenuDrawer = lazy(() =>
 function skipToContent(event: MouseEvent) {
   event.preventDefault();
   document.getElementById('content')?.focus();
+}
+
+function skipToWarnings(event: MouseEvent) {
+  event.preventDefault();
+  focusWarnings();
 }
 
 /**
@@ -49,13 +55,18 @@ function Frame() {
   const isWide = Grid.useBreakpoint().lg ?? true;
   const isCollapsed = useSidebar();
   const [isMenuOpen, setIsMenuOpen] = useState(false);
-  useLiveNotices();
+  const hasWarnings = useLiveNotices();
 
   return (
     <Layout style={{ minHeight: '100vh' }}>
       <a className="bai-skip" href="#content" onClick={skipToContent}>
         {t('shell.skip')}
       </a>
+      {hasWarnings && (
+        <a className="bai-skip" href="#warnings" onClick={skipToWarnings}>
+          {t('shell.skip-to-warnings')}
+        </a>
+      )}
       <Header hasMenuButton={!isWide} onMenu={() => setIsMenuOpen(true)} />
       <Layout>
         {isWide ? (

@@ -52,9 +52,9 @@ function noticeOf(session: Session): NewNotice | undefined {
 
 /**
  * Notify users when their sessions start, fail or are about to stop, and when a folder is shared
- * with them.
+ * with them. Returns whether a session is about to stop.
  */
-export function useLiveNotices(): void {
+export function useLiveNotices(): boolean {
   const { data: me } = useQuery(meQuery);
   const show = useNotify();
   useEffect(() => {
@@ -82,8 +82,8 @@ export function useLiveNotices(): void {
       }),
     [me, show]
   );
-  useStopWarnings(me?.username);
   useShareNotices(me?.id, show);
+  return useStopWarnings(me?.username);
 }
 
 type Notify = (notice: NewNotice) => void;

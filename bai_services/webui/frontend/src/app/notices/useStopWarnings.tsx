@@ -23,9 +23,9 @@ const toastKey = (session: string) => `${session}:stops`;
 /**
  * Show a warning for each session that is stopped soon. It stays, with the remaining time, until
  * the stop is postponed or the user closes it; a closed one is shown again two minutes before the
- * stop.
+ * stop. Returns whether there is a warning.
  */
-export function useStopWarnings(owner: string | undefined): void {
+export function useStopWarnings(owner: string | undefined): boolean {
   const { t, i18n } = useTranslation();
   const { notification } = App.useApp();
   const now = useNow(CLOCK_MILLIS);
@@ -76,7 +76,12 @@ export function useStopWarnings(owner: string | undefined): void {
       });
     }
   }, [running.data, now, notification, owner, t, i18n]);
+  return warningsOf(running.data, now).length > 0;
 }
+
+/** Move the focus to the buttons of the warnings, which are at the end of the document. */
+export const focusWarnings = () =>
+  document.querySelector<HTMLElement>('.ant-notification-notice button')?.focus();
 
 const warningsOf = (sessions: readonly Session[] | undefined, now: number) =>
   (sessions ?? []).flatMap(session => stopWarning(session, now) ?? []);

@@ -1,4 +1,4 @@
-import { Alert, App, Button, Card, Flex, Skeleton, Typography } from 'antd';
+import { Alert, App, Button, Card, Flex, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
@@ -107,7 +107,7 @@ function StartSession({ folder, onStarted }: StartSessionProps) {
       <Link to="/launch" search={readLauncherSearch({ request })}>
         {t('folder-imports.launcher')}
       </Link>
-      {readOnlyReason && <Typography.Text type="warning">{readOnlyReason}</Typography.Text>}
+      {readOnlyReason && <span>{readOnlyReason}</span>}
     </Flex>
   );
 }

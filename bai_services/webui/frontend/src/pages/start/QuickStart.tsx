@@ -1,4 +1,4 @@
-import { App, Button, Flex, Typography } from 'antd';
+import { App, Button, Flex } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
@@ -87,7 +87,7 @@ function LaunchButton({ request, text }: { request: SessionRequest; text: string
       >
         {text}
       </Button>
-      {readOnlyReason && <Typography.Text type="warning">{readOnlyReason}</Typography.Text>}
+      {readOnlyReason && <span>{readOnlyReason}</span>}
     </Flex>
   );
 }
