@@ -6,6 +6,7 @@ import { useTranslation } from 'react-i18next';
 import { ApiError } from '../../data/client';
 import { useSaveEntity, type Item } from '../../data/entities';
 import { meQuery, type Me } from '../../data/accounts/me';
+import { timeZone } from '../../data/usage/reports';
 import {
   choiceText,
   fieldLabelKey,
@@ -178,13 +179,18 @@ const HINTED = [
   'password'
 ];
 
-/** The text `ENTITY.KEY-hint`, else the text for the kind of the field; undefined: no hint. */
+/**
+ * The text `ENTITY.KEY-hint`, else the text for the kind of the field; undefined: no hint. Times are
+ * in the time zone of the browser, which the hint names.
+ */
 function hintOf(entity: Entity, field: Field, i18n: I18n) {
   const own = `${labelKey(entity, field.key)}-hint`;
-  if (i18n.exists(own)) {
-    return i18n.t(own);
-  }
-  return HINTED.includes(field.kind) ? i18n.t(`entities.hint-${field.kind}`) : undefined;
+  const hints = [
+    i18n.exists(own) && i18n.t(own),
+    field.kind === 'time' && i18n.t('entities.hint-time', { zone: timeZone() }),
+    !i18n.exists(own) && HINTED.includes(field.kind) && i18n.t(`entities.hint-${field.kind}`)
+  ];
+  return hints.filter(Boolean).join(' · ') || undefined;
 }
 
 type SetFields = (fields: { name: string; errors: string[] }[]) => void;

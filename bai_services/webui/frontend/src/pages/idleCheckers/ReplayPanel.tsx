@@ -30,7 +30,7 @@ export function ReplayPanel({ checker, windowSeconds }: ReplayPanelProps) {
   }, [result, error]);
   return (
     <Flex vertical gap="middle" style={{ marginTop: 16 }}>
-      <Typography.Title level={5} style={{ margin: 0 }}>
+      <Typography.Title level={2} style={{ margin: 0, fontSize: 16 }}>
         {t('idle-checkers.replay')}
       </Typography.Title>
       <Typography.Text type="secondary">{t('idle-checkers.replay-help')}</Typography.Text>

@@ -55,7 +55,10 @@ export function ReplayedStops({ result }: { result: IdleReplay }) {
         dataSource={result.stops}
         pagination={{ pageSize: 10, hideOnSinglePage: true }}
         scroll={{ x: 'max-content' }}
-        locale={{ emptyText: t('idle-checkers.no-stops') }}
+        locale={{
+          // The default color of this text has too little contrast.
+          emptyText: <Typography.Text>{t('idle-checkers.no-stops')}</Typography.Text>
+        }}
         columns={[
           {
             title: t('idle-decisions.session'),
