@@ -71,7 +71,7 @@ async def _simulate(
     url: str, home: Path, hub: FakeHub, agents: int, running: int, pending: int
 ) -> Figures:
     options = {"hub_api_url": hub.url, "hub_api_token": "t"}
-    # It stands still, because agents whose heartbeats are late would be lost.
+    # The clock stands still. With a real clock, agents with late heartbeats would count as lost.
     clock = MovableClock()
     async with manager_on(url, home, clock, **options) as manager:
         world = await make_world(manager, clock)
@@ -179,7 +179,7 @@ class _Cluster:
         return figures
 
     async def lists(self) -> Figures:
-        """Measure requests of an administrator for lists, the second of each kind."""
+        """Measure requests of an administrator for lists, each after one request as a warm-up."""
         figures = {}
         async with serving(self._world) as api:
             keys = self._world.keys["admin"]
@@ -248,14 +248,17 @@ async def _measured(step: Callable[[], Awaitable[Any]]) -> Figures:
 
 
 def _percent(figures: Figures, interval_seconds: float) -> float:
-    """Return the load of one core, if a step follows ``interval_seconds`` after the previous."""
+    """Return the load of one core in percent.
+
+    A step starts every ``interval_seconds``; if it takes longer, the next one starts at its end.
+    """
     cycle = max(interval_seconds, figures["seconds"])
     return round(100 * figures["cpu_seconds"] / cycle, 1)
 
 
 @contextmanager
 def _hub_in_a_thread() -> Iterator[FakeHub]:
-    """Serve a fake Hub in an event loop of its own, so that it does not count as the manager."""
+    """Serve a fake Hub in its own thread, so that its CPU time is not that of the manager."""
     ready, stop = threading.Event(), asyncio.Event()
     found: list[tuple[FakeHub, asyncio.AbstractEventLoop]] = []
 

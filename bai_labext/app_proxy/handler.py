@@ -29,7 +29,7 @@ from bai_services.tunnel.memory import retain_freed_memory
 # Maximum length of a response that is buffered and sent together with its head. Longer responses,
 # and those of unknown length, are streamed.
 MAX_BUFFERED_RESPONSE_BYTES = 128 * 1024
-# Minimum length of a response whose body the kernel moves, if the fast path is on.
+# Minimum length of a response whose body is moved with splice(2), if the fast path is on.
 MIN_FAST_MOVE_BYTES = 4 * 1024 * 1024
 # Requests with these methods can be retried if a reused connection turns out to be closed.
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -137,8 +137,8 @@ class AppProxyHandler(ProxyHandler):
 
     def _head(self, host: str, port: Any, proxied_path: str) -> bytes:
         request = self.request
-        # Do not call the override of a subclass, which inserts the result of ``find_local_host``:
-        # the connection itself tries the loopback addresses in turn.
+        # Do not call the override of a subclass: it uses the address from ``find_local_host``,
+        # which is not called for this request. The connection tries the loopback addresses in turn.
         uri = ProxyHandler.get_client_uri(self, "http", host, port, proxied_path)
         target = "/" + uri.partition("//")[2].partition("/")[2].partition("#")[0]
         headers = self.proxy_request_headers()
@@ -225,7 +225,8 @@ class AppProxyHandler(ProxyHandler):
         stream = self.detach()
         stream.set_close_callback(response.connection.close)
         try:
-            # After an error the client receives fewer bytes than Content-Length announces.
+            # The head has been sent, so an error only closes the connection. The client detects the
+            # missing bytes by Content-Length.
             with suppress(OSError):
                 await response.send_body(stream, fast_path.move)
                 return

@@ -180,7 +180,7 @@ class KernelContainer(DockerSpawner):
 
     @property
     def mount_binds(self) -> list[Mount]:
-        """The administrator's mounts, then the mounts of the plan with outer paths first."""
+        """The mounts of the administrator, the injection and the plan (outer paths first)."""
         return [
             *super().mount_binds,
             *(

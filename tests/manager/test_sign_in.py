@@ -114,6 +114,7 @@ async def test_administrators_cannot_act_as_others_in_the_hub(
 ) -> None:
     (role,) = (await world.manager.accounts.sign_ins.account(HUB, username)).hub_roles
     assert role.name == name
+    assert role.scopes
     assert not [scope for scope in role.scopes if scope.startswith(SCOPES_TO_ACT_AS_OTHERS)]
 
 
@@ -346,7 +347,7 @@ async def test_code_is_valid_for_one_use_in_two_minutes_with_its_verifier(
     for code, proof in ((late, verifier), (stolen, "x" * 43), (stolen, verifier), ("made-up", "")):
         with pytest.raises(SignInRefused, match="run bai login again"):
             await sign_ins.redeem_code(code, proof, IP)
-    # The code is accepted: the error is about the Hub, which is not running.
+    # The code is accepted; the error is that this manager has no Hub.
     with pytest.raises(Unavailable):
         await sign_ins.redeem_code(good, verifier, IP)
     with pytest.raises(SignInRefused):
@@ -405,7 +406,7 @@ async def test_codes_of_a_user_do_not_displace_those_of_others(world: World) -> 
     caller = await world.caller("user")
     for _ in range(MAX_PENDING + 1):
         sign_ins.create_code(caller, challenge, TOKEN)
-    # The code is accepted: the error is about the Hub, which is not running.
+    # The code is accepted; the error is that this manager has no Hub.
     with pytest.raises(Unavailable):
         await sign_ins.redeem_code(good, verifier, IP)
 

@@ -1,4 +1,4 @@
-"""Images of this machine: list, pull with progress, translate errors of a pull."""
+"""Images of this machine: list, pull with progress, remove; messages for errors of a pull."""
 
 from __future__ import annotations
 
@@ -62,7 +62,11 @@ class Progress:
 
 
 class Images:
-    """Lists and pulls images; concurrent requests for one image share one pull (single-flight)."""
+    """Lists, pulls and removes images.
+
+    Concurrent calls of ``ensure`` for one image share one pull (single-flight); each call of
+    ``pull`` starts its own.
+    """
 
     def __init__(self, calls: DockerCalls, uses: ImageUses) -> None:
         self._calls = calls
@@ -239,10 +243,10 @@ class Images:
         return images, int(usage.get("LayersSize") or 0)
 
     def _remover(self, image_id: str, chosen_at: float) -> Callable[[docker.APIClient], list[str]]:
-        """Return a call that removes an image with its names.
+        """Return a function that removes an image with all its names, and returns these names.
 
-        Images in use by a container, or used after ``chosen_at``, are kept: a session may be about
-        to start.
+        An image that a container uses, or that was used after ``chosen_at``, is kept, because a
+        session may be about to start; then the function returns an empty list.
         """
 
         def remove(client: docker.APIClient) -> list[str]:
@@ -362,7 +366,11 @@ def _read_pull(
     cancelled: threading.Event,
     auth: RegistryAuth | None,
 ) -> None:
-    """Pull ``reference`` (repository, and tag or digest); closing the stream stops the pull."""
+    """Pull ``reference`` (repository, and tag or digest).
+
+    If ``cancelled`` is set, the next line of the stream raises an error. That closes the stream,
+    and the engine stops the pull.
+    """
     repository, tag = reference
     progress, last = Progress(), None
     lines = client.pull(

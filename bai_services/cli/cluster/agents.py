@@ -107,9 +107,7 @@ def notes_of(device: Mapping[str, Any]) -> list[str]:
     elif not device["is_healthy"]:
         notes.append("lost by its driver or not responding; no new sessions are placed on it")
     if share := device.get("share_in_force"):
-        notes.append(
-            f"all sessions on this device get a share of {share} while any session uses it"
-        )
+        notes.append(f"while a session uses the device, it offers only shares of {share}")
     if withheld := facts.get("shares_withheld"):
         notes.append(f"no shares: {withheld}")
     for level, reason in (facts.get("unavailable_levels") or {}).items():

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from ..errors import InvalidTransition
 
-# Ended imports are shown for this time.
+# Time for which ended imports are shown.
 IMPORTS_KEPT_FOR = timedelta(days=30)
 # Separate limits for imports of models and for imports into folders.
 MAX_OPEN_IMPORTS_PER_USER = 20

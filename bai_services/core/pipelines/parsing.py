@@ -53,7 +53,8 @@ from .parameters import check_size, checked_value, comparable, reference_of
 MAX_BYTES = 1024 * 1024
 MAX_NODES = 100_000
 MAX_PATHS = 100
-# Limit of the defaults and of each task: with the parameters, a session has at most 100 variables.
+# Limit of variables in the defaults and in each task: with the parameters, a session has at most
+# 100 variables.
 MAX_ENVIRON = 20
 MAX_CLUSTER_SIZE = 1000
 _TASK_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,38}[A-Za-z0-9])?")
@@ -160,7 +161,7 @@ def _parameters(root: Section) -> tuple[Parameter, ...]:
             )
         # The environment variables of parameters are in upper case.
         if name.upper() in found:
-            raise _problem(section.line, f"there are two parameters {name}; case does not count")
+            raise _problem(section.line, f"two parameters have the name {name}; case is ignored")
         kind = _choice(section, "type", ParameterType, ParameterType.TEXT)
         line = section.line_of("default")
         default = _value(section, "default")
@@ -350,8 +351,8 @@ def _check_kind(task: Task, line: int, command_line: int) -> None:
         if runs or task.timeout_seconds or task.cache:
             raise _problem(
                 line,
-                f"task {task.name} of kind {task.kind} has no session, so it can have neither its "
-                "settings nor for_each, inputs, outputs, retries, timeout or cache",
+                f"task {task.name} of kind {task.kind} has no session, so it cannot have session "
+                "settings, for_each, inputs, outputs, retries, timeout or cache",
             )
     if task.cache is not None and not task.outputs:
         raise _problem(line, f"task {task.name} has a cache, so it needs outputs")

@@ -59,9 +59,9 @@ async def insert_with_limit(
     kind: str,
     limit: int,
 ) -> None:
-    """Insert a row of the pipeline named ``pipeline``, which may have at most ``limit`` rows.
+    """Insert a row for the pipeline named ``pipeline``; a pipeline has at most ``limit`` rows.
 
-    ``kind`` names a row in messages.
+    ``kind`` is the noun for a row in messages.
 
     Raises
     ------

@@ -42,7 +42,7 @@ def reader_of(caller: Caller) -> PipelineReader:
 
 
 def require(caller: Caller, verb: Verb, row: PipelineRow) -> None:
-    """Raise an error if the caller may not do this with a pipeline.
+    """Raise an error if the caller may not perform the action ``verb`` on a pipeline.
 
     A run has the permissions of the caller. Therefore the author of the definition of a project's
     pipeline must not have a lower role than the caller.
@@ -56,8 +56,8 @@ def require(caller: Caller, verb: Verb, row: PipelineRow) -> None:
     is_above = caller.role in roles_above(row.author_role, "user.write")
     if verb == "run" and row.owner_id is None and is_above:
         raise Forbidden(
-            f"a user with the role {row.author_role} has saved pipeline {row.name}; with the role "
-            f"{caller.role}, save it yourself before you run it"
+            f"pipeline {row.name} was saved by a user with the role {row.author_role}; because you "
+            f"have the role {caller.role}, save it yourself before you run it"
         )
 
 

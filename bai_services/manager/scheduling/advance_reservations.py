@@ -36,7 +36,7 @@ from .lease import Lease
 
 log = logging.getLogger(__name__)
 
-# Interval at which unused reservations expire.
+# Interval between the checks that expire unused reservations.
 TICK_SECONDS = 30.0
 _APPROVE = "reservation.approve"
 
@@ -149,6 +149,8 @@ class AdvanceReservations:
             If the caller may not decide about reservations of the project, or cancel this one.
         Conflict
             If the reservation is no longer open, or its agents can no longer be reserved.
+        InvalidRequest
+            If ``state`` is not one of these three decisions.
         """
         found, author = await self._find(caller, key)
         is_cancelled = state is ReservationState.CANCELLED

@@ -59,8 +59,8 @@ class Scheduler:
     """Runs scheduling passes: read changes, decide in a thread, write the decisions.
 
     The queue stays in memory between passes. Status changes mark single sessions for the next read;
-    ``capacity_changed`` requests a full read. Full reads also happen at intervals, if many sessions
-    have changed, after a write conflict or a failed pass, after the lease was lost, and after
+    ``capacity_changed`` requests a full read. A full read also happens at intervals, if many
+    sessions have changed, after a write conflict, a failed pass or a loss of the lease, and after
     another manager created sessions.
     """
 
@@ -95,8 +95,8 @@ class Scheduler:
         self._pass_gate = WorkGate()
         self._is_drained = False
         self._touched: set[str] = set()
-        # Counts of relevant session changes since this manager was created: all changes, changes
-        # read by the latest pass, and changes read by the latest completed pass. A pass that raised
+        # Number of relevant session changes since this manager was created, and its value when the
+        # latest pass and the latest completed pass read the changes. A pass that raised
         # ``StaleLease`` counts as completed.
         self._change_count = self._read_count = self._applied_count = 0
         # Set at the end of the current pass, and then replaced.
@@ -156,7 +156,8 @@ class Scheduler:
         forking.add_done_callback(self._query_tasks.discard)
         try:
             async with asyncio.timeout(SNAPSHOT_TIMEOUT_SECONDS):
-                # Shielded from the timeout: no pass may start while the queue is being copied.
+                # Shielded from the timeout: a cancelled task would release the lock while its
+                # thread still copies the queue.
                 snapshot = await asyncio.shield(forking)
         except TimeoutError:
             snapshot = self._queue_snapshot
@@ -254,15 +255,16 @@ class Scheduler:
         return lost
 
     async def _in_thread(self, work: Callable[..., T], *args: object) -> T:
-        """Run part of a pass in a thread, while threads that call ``pause_if_busy`` pause."""
+        """Run part of a pass in a thread; queries pause meanwhile (``pause_if_busy``)."""
         with self._pass_gate:
             return await asyncio.to_thread(work, *args)
 
     async def _refreshed_queue(self) -> Queue:
         """Apply the changes in the database to the queue; return it."""
         created = await self._new_sessions()
-        # Unknown sessions were created by another manager, which may also have changed agents
-        # without notifying this manager.
+        # This manager adds the sessions that it creates to ``_touched``. If there are new sessions
+        # while ``_touched`` is empty, another manager has created them, and may also have changed
+        # agents.
         is_changed_elsewhere = bool(created) and not self._touched
         is_old = time.monotonic() - self._read_at > FULL_READ_INTERVAL_SECONDS
         # Changes from now on belong to the next pass.

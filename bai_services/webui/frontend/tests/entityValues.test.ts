@@ -60,7 +60,7 @@ test('newValues omits empty fields', () => {
   });
 });
 
-test('a limit of a policy that is not set is shown as "no limit", and a limit of 0 as 0', () => {
+test('a limit of a policy is shown as "no limit" if it has the value of its field for that', () => {
   const shown = (name: string, values: Item) => {
     const policy = POLICIES.find(one => one.name === name);
     return policy?.columns

@@ -35,7 +35,7 @@ class Wanted:
     """A pending session that does not fit now."""
 
     request: Request
-    handle: int  # of the request, in the placer
+    handle: int  # handle of the request in the placer
     rank: Rank
     # Running sessions that are not candidates: victims of other plans, and sessions that end soon.
     kept: frozenset[str] = frozenset()
@@ -75,8 +75,8 @@ def find_victims(
 ) -> Search:
     """Find victims for a pending session.
 
-    ``probe`` is a fork of the group's placer, which this function changes. All kernels of the
-    session fit after all victims have ended, but not if any victim continues.
+    ``probe`` must be a fork of the group's placer, because this function changes it. No victim is
+    superfluous: the session fits after all of them have ended, but not if any victim continues.
     """
     rules = [rule_of(options, wanted.rank, rank) for rank in table.ranks]
     rows = table.rows()
@@ -143,7 +143,7 @@ def _by_loss(rows: Ints, table: Candidates, order: VictimOrder) -> Ints:
 
 
 def _losses(ordered: Ints, order: VictimOrder) -> Ints:
-    """Return the loss of each session, to compare agents by the sums of their losses."""
+    """Return the loss of each row; agents are compared by the sum of the losses of their rows."""
     if order is VictimOrder.OLDEST:
         return np.arange(1, len(ordered) + 1)
     if order is VictimOrder.SMALLEST_RESOURCES:
@@ -163,9 +163,8 @@ def _chosen(
 ) -> list[RunningSession] | None:
     """Release sessions on ``probe`` until the request fits; return them, the smallest loss first.
 
-    The first batch contains the sessions on the agents that need the smallest loss to free enough.
-    Each further batch has twice as many agents. None: the request does not fit after all releases,
-    or after ``MAX_TRIED``.
+    Agents whose victims have a lower priority come first, then agents with a smaller loss (see
+    ``_batches``). None: the request does not fit after all releases, or after ``MAX_TRIED``.
     """
     sessions: list[RunningSession] = []
     known: set[int] = set()
@@ -205,9 +204,13 @@ def _release_of(session: RunningSession) -> Release:
 def _batches(
     ordered: Ints, table: Candidates, probe: Placer, request: Request, order: VictimOrder
 ) -> Iterator[list[int]]:
-    """Yield numbers of sessions in the order in which they should be tried.
+    """Yield batches of sessions in the order in which to try them.
 
-    ``ordered`` are the rows of the sessions that may be preempted, sorted by loss.
+    A session is given by its position in ``table.sessions``. ``ordered`` are the rows of the
+    sessions that may be preempted, sorted by loss; a row is a session on one agent. Agents are
+    ranked by the sessions that would have to end there: by their highest priority, then by their
+    number (only with ``FEWEST_SESSIONS``), then by their total loss. The first batch contains the
+    sessions on the best agents; each further batch covers twice as many agents.
     """
     need = _need_of(request)
     free, row_of_agent = probe.free_totals(), probe.agent_rows()
@@ -310,7 +313,7 @@ class _Room:
         return sorted(self._rows[agent] for agent in agents if agent in self._rows)
 
     def may_fit_with(self, session: RunningSession) -> bool:
-        """Return whether the request may fit after a change on the agents of a session."""
+        """Return False if the request cannot fit after a change on the agents of a session."""
         rows = self._agents_of(session)
         room = self._compute(self._probe.free_totals(rows))
         return self._total - int(self._of_agents[rows].sum()) + int(room.sum()) >= self._wanted

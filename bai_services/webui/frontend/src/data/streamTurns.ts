@@ -18,9 +18,9 @@ export interface Locks {
 /**
  * Call `onTurn` when this tab may open its event stream, and when it must close it.
  *
- * A browser opens at most six connections to a server over HTTP/1.1. If each tab held one of them,
- * no tab could load anything when there are six. Therefore a visible tab has an event stream, and
- * of the hidden tabs only one, which shows desktop notifications.
+ * A browser opens at most six connections to a server over HTTP/1.1. If every tab had an event
+ * stream, six tabs would use all connections, and no tab could load anything. Therefore only
+ * visible tabs and one hidden tab, which shows desktop notifications, have an event stream.
  *
  * @param locks undefined if the page has no secure context; then hidden tabs have no stream
  */

@@ -2,7 +2,7 @@ import type { i18n as I18n } from 'i18next';
 import english from '../../../../i18n/en/device_notices.json';
 import { withLocalTimes } from '../components/time';
 
-// Agents send notices in English, so English has no texts of its own.
+// The key of each notice by its English text, which agents send.
 const KEYS = new Map(Object.entries(english).map(([key, text]) => [text, key]));
 
 /** A notice of a session in the user's language; in English if there is no translation. */

@@ -30,7 +30,7 @@ export type EndpointGroup = (typeof ENDPOINT_GROUPS)[number];
 export interface StatisticsSearch {
   /** For administrators and monitors: `own` shows only the caller's usage. */
   view?: 'own';
-  /** The shown statistics: requests of endpoints; default: usage of resources. */
+  /** `endpoints` shows the requests of endpoints instead of the usage of resources. */
   about?: 'endpoints';
   period?: Period;
   /** First and last day of a chosen period; they take precedence over `period`. */
@@ -111,7 +111,7 @@ const MAX_REPORT_GROUPS = 1000;
 /** The largest number of groups for which the manager returns a report of `slots` slots. */
 export function maxGroups(period: ReportPeriod, every: Every, slots: number): number {
   const intervals = Math.ceil(period.days * INTERVALS_OF_DAY[every]) + 1;
-  // One more group contains all others.
+  // The report has one more group: the sum of all groups that are not listed.
   const groups = Math.floor(MAX_REPORT_ROWS / (intervals * Math.max(1, slots))) - 1;
   return Math.max(1, Math.min(MAX_REPORT_GROUPS, groups));
 }

@@ -12,7 +12,7 @@ export class EventParser {
   /**
    * Add the next piece of the stream. Return the data of the events that it completes.
    *
-   * @throws RangeError if an event has more than `MAX_EVENT` characters
+   * @throws RangeError if an unfinished event has more than `MAX_EVENT` characters
    */
   push(piece: string): string[] {
     let text = piece;

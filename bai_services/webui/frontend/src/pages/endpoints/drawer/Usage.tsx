@@ -32,7 +32,7 @@ const usageOf = (key: string): Entity => ({
   hasNoDetails: true
 });
 
-/** Requests and tokens of the last days, by day and by the token of the client. */
+/** A chart of the requests of the last days; requests and model tokens by day and access token. */
 export function Usage({ endpoint, search, onChange }: EndpointTabProps) {
   const [entity] = useState(() => usageOf(endpoint.id));
   const [{ since }] = useState(() => periodOf({}, new Date()));
