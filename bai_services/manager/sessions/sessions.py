@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reaches
@@ -103,12 +104,14 @@ class Sessions:
         *,
         session_id: str | None = None,
         creatable: Collection[SessionType] = CREATABLE_TYPES,
+        is_pipeline_task: bool = False,
         **details: Any,
     ) -> tuple[Session, bool]:
         """Create a session; return it and whether it is new.
 
         ``session_id`` is the id of a new session, by default a random one. ``creatable``: types
-        that the session may have. ``details`` are added to the audit entry.
+        that the session may have. ``is_pipeline_task``: the kind of the session in usage reports.
+        ``details`` are added to the audit entry.
 
         If the owner has a live session with the same name and spec, that session is returned. With
         ``request.reuse``, the spec may differ.
@@ -119,7 +122,8 @@ class Sessions:
             The errors of ``Requests.resolve`` and ``SessionStore.enqueue``.
         """
         authorizer.require(caller, "session.create")
-        new = await self._requests.resolve(caller, request, session_id, creatable)
+        resolved = await self._requests.resolve(caller, request, session_id, creatable)
+        new = replace(resolved, is_pipeline_task=is_pipeline_task)
         row, is_new = await self._store.enqueue(
             new, self._clock(), lambda _: self._entry(caller, "session.create", new, **details)
         )
