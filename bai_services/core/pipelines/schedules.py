@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from ..coded_text import refusal
 from ..errors import InvalidRequest
+from ..refusal_texts import RefusalText
 from ..sessions.schedules.occurrences import next_occurrence, occurrences
 from ..sessions.schedules.records import GRACE
 from ..sessions.schedules.rules import parse_rule
@@ -51,13 +53,17 @@ class Timing:
             If both or neither of rule and interval are given, or a value is not valid.
         """
         if (self.start is None) == (self.every_minutes is None):
-            raise InvalidRequest("give either start or every_minutes", field="start")
+            raise InvalidRequest(refusal(RefusalText.SCHEDULE_NEEDS_ONE), field="start")
         zone_of(self.time_zone)
         if self.start is not None:
             parse_rule(self.start, "start")
         elif not MIN_EVERY_MINUTES <= (self.every_minutes or 0) <= MAX_EVERY_MINUTES:
             raise InvalidRequest(
-                f"every_minutes must be {MIN_EVERY_MINUTES} to {MAX_EVERY_MINUTES}",
+                refusal(
+                    RefusalText.EVERY_MINUTES_OUT_OF_RANGE,
+                    lowest=MIN_EVERY_MINUTES,
+                    highest=MAX_EVERY_MINUTES,
+                ),
                 field="every_minutes",
             )
 
