@@ -146,6 +146,10 @@ class RefusalText(Enum):
     TOO_MANY_TEMPLATES = "there are {limit} templates already; delete some first"
     TOO_MANY_FILE_TRIGGERS = "you have {limit} triggers of files; delete some"
     NO_TRIGGER = "there is no trigger {name!r}, or you may not see it"
+    APP_NOT_IN_IMAGE = (
+        "{app} is not part of the image {image}, the default image of the project; an "
+        "administrator can choose a default image with {app}"
+    )
 
     # Imports
     IMPORT_NO_LINK = "give the link of a repository, of one of its branches, or of a file"

@@ -31,9 +31,11 @@ from bai_services.core.pipelines.results import (
 from bai_services.core.pipelines.states import Plan, TaskStatus
 from bai_services.core.refusal_texts import RefusalText
 from bai_services.core.sessions.spec import spec_of
+from bai_services.db.cluster.images import ImageStore
 from bai_services.db.pipelines.runs import PipelineRunStore, RunRow
 from bai_services.db.pipelines.task_runs import TaskRow
 
+from ..apps.session_apps import image_apps
 from ..folders.files import Files
 from ..sessions.sessions import Sessions
 from .runs import PipelineRuns
@@ -46,10 +48,16 @@ class PipelineRunResults:
     """
 
     def __init__(
-        self, runs: PipelineRuns, store: PipelineRunStore, files: Files, sessions: Sessions
+        self,
+        runs: PipelineRuns,
+        store: PipelineRunStore,
+        images: ImageStore,
+        files: Files,
+        sessions: Sessions,
     ) -> None:
         self._runs = runs
         self._store = store
+        self._images = images
         self._files = files
         self._sessions = sessions
 
@@ -60,7 +68,8 @@ class PipelineRunResults:
         Raises
         ------
         Conflict
-            If the folder of the pipeline was removed.
+            If the folder of the pipeline was removed, or the image of the session, which is the
+            default image of the project, does not offer the app.
         BaiError
             The errors of ``Sessions.create``.
         """
@@ -68,8 +77,13 @@ class PipelineRunResults:
         if row.vfolder_id is None:
             raise Conflict(refusal(RefusalText.PIPELINE_FOLDER_REMOVED, name=row.pipeline))
         context = RunContext(row.id, row.pipeline, row.project_id, row.vfolder_id)
+        request = spec_of(app_session_request(context))
+        spec = await self._sessions.check(caller, request)
+        if all(each.name != app for each in await image_apps(self._images, spec)):
+            title = KNOWN_APPS[app].title
+            raise Conflict(refusal(RefusalText.APP_NOT_IN_IMAGE, app=title, image=spec.image))
         session, is_new = await self._sessions.create(
-            caller, spec_of(app_session_request(context)), pipeline=row.pipeline, run=row.id
+            caller, request, pipeline=row.pipeline, run=row.id
         )
         return PipelineRunApp(
             session=session.id, name=session.name, path=KNOWN_APPS[app].path, is_new=is_new

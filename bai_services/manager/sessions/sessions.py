@@ -56,7 +56,7 @@ from ..settings import Settings
 from .kernels import Kernels
 from .lifecycle import Lifecycle
 from .planned_stops import DrainReplica, ReplicaDrain
-from .requests.choices import CREATABLE_TYPES, REPLICA_TYPES
+from .requests.choices import CREATABLE_TYPES
 from .requests.requests import Requests
 from .view import describe
 
@@ -135,8 +135,13 @@ class Sessions:
             return self._shown_to(caller, view_of(new, row)), True
         return await self._load_view(caller, row.id), is_new
 
-    async def check_replica(self, caller: Caller, request: SessionSpec) -> ResolvedSpec:
-        """Resolve the request for a replica of an endpoint without creating the session.
+    async def check(
+        self,
+        caller: Caller,
+        request: SessionSpec,
+        creatable: Collection[SessionType] = CREATABLE_TYPES,
+    ) -> ResolvedSpec:
+        """Resolve a request without creating the session.
 
         Raises
         ------
@@ -144,7 +149,7 @@ class Sessions:
             The errors of ``Requests.resolve``.
         """
         authorizer.require(caller, "session.create")
-        return await self._requests.resolve(caller, request, creatable=REPLICA_TYPES)
+        return await self._requests.resolve(caller, request, creatable=creatable)
 
     async def create_all(
         self, caller: Caller, requests: Sequence[SessionSpec]
