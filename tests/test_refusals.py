@@ -21,6 +21,7 @@ PATTERNS = (
     "core/cluster/custom_images.py",
     "core/cluster/recipes.py",
     "core/cluster/registries.py",
+    "core/sessions/callbacks.py",
     "core/yaml_sections.py",
     "manager/cluster/custom_images.py",
     "manager/cluster/image*.py",

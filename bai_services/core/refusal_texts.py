@@ -80,6 +80,7 @@ class RefusalText(Enum):
     TOO_MANY_METRICS = "{path} has more than {limit} metrics"
     SCHEDULE_NEEDS_ONE = "give either start or every_minutes"
     EVERY_MINUTES_OUT_OF_RANGE = "every_minutes must be {lowest} to {highest}"
+    SCHEDULE_NEVER_STARTS = "the rule has no start, for example because it names 30 February"
     RUN_NOT_RESUMABLE = "the run is {run_status}; only failed and cancelled runs can be resumed"
     RUN_TOO_MANY_NEEDS = "the tasks of the run have more than {limit} dependencies"
     TASK_NAME_TOO_LONG = "the name of task {name} has more than {limit} characters"
@@ -269,6 +270,18 @@ class RefusalText(Enum):
     IMPORT_TRANSITION = "an import that is {import_status} cannot be {event}"
     SCAN_TRANSITION = "a scan that is {scan_status} cannot be {event}"
     OTHER_SCAN = "another scan has begun"
+
+    # URLs of sources of imports, webhooks and callbacks
+    URL_PROBLEM = "{field} {url!r}: {parts}"
+    URLS_DISABLED = "callbacks are disabled on this hub; use /events instead"
+    URL_TOO_LONG = "it has {size} characters, at most {limit} are allowed"
+    URL_CHARACTERS = "only printable ASCII is allowed; encode other characters as %XX"
+    NOT_A_URL = "it is not a URL such as https://example.org/path"
+    URL_SCHEME = "it must begin with http:// or https:// and a host"
+    URL_CREDENTIALS = "it must not contain a user name or password"
+    URL_FRAGMENT = "it must not have a fragment (#)"
+    URL_TARGETS = "this hub allows callbacks only to {names}"
+    URL_ADDRESS = "the address is not public; an administrator can allow its network"
 
     # YAML files
     NOT_A_MAPPING = "{name} must be a mapping of keys and values"

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from ..coded_text import refusal
 from ..errors import InvalidRequest, InvalidTransition
 from ..refusal_texts import RefusalText
-from ..user_input import shown
+from ..user_input import shown, without_user_info
 from .model import canonical_image
 
 MAX_REGISTRIES = 100
@@ -186,7 +186,7 @@ def check_registry_url(url: str) -> tuple[str, str]:
     text = url.strip().rstrip("/").lower()
     if len(text) > MAX_ENTRY_CHARACTERS or not _URL.fullmatch(text):
         raise InvalidRequest(
-            refusal(RefusalText.REGISTRY_URL, url=shown(url)),
+            refusal(RefusalText.REGISTRY_URL, url=shown(without_user_info(url))),
             field="url",
         )
     host = text.partition("://")[2]

@@ -50,13 +50,16 @@ class Timing:
         Raises
         ------
         InvalidRequest
-            If both or neither of rule and interval are given, or a value is not valid.
+            If both or neither of rule and interval are given, a value is not valid, or the rule
+            has no start, such as 30 February.
         """
         if (self.start is None) == (self.every_minutes is None):
             raise InvalidRequest(refusal(RefusalText.SCHEDULE_NEEDS_ONE), field="start")
         zone_of(self.time_zone)
         if self.start is not None:
             parse_rule(self.start, "start")
+            if self.next_start(self.anchor) is None:
+                raise InvalidRequest(refusal(RefusalText.SCHEDULE_NEVER_STARTS), field="start")
         elif not MIN_EVERY_MINUTES <= (self.every_minutes or 0) <= MAX_EVERY_MINUTES:
             raise InvalidRequest(
                 refusal(
