@@ -72,8 +72,9 @@ soak: export BAI_NODE_SESSIONS = 30
 soak: export BAI_QUEUE_SESSIONS = 500
 soak: export BAI_QUEUE_EXAMPLES = 1000
 soak: export BAI_KILL_AT_EVERY_STATEMENT = 1
+soak: export BAI_UPGRADE_SOAK = 1
 soak: install $(STAMP)-compiled
-	$(PYTEST) --numprocesses=2 --timeout=3600 tests/core/queue tests/core/estimates tests/core/replay tests/core/preemption tests/db/test_queue_kills.py tests/db/test_resize_kills.py tests/manager/test_deadlines.py tests/manager/test_idle_judging.py tests/manager/test_preemption_kills.py tests/api/test_fuzz.py tests/e2e/test_faults.py tests/e2e/test_nodes.py tests/e2e/test_queue.py
+	$(PYTEST) --numprocesses=2 --timeout=3600 tests/core/queue tests/core/estimates tests/core/replay tests/core/preemption tests/db/test_queue_kills.py tests/db/test_resize_kills.py tests/manager/test_deadlines.py tests/manager/test_idle_judging.py tests/manager/test_preemption_kills.py tests/api/test_fuzz.py tests/e2e/test_faults.py tests/e2e/test_nodes.py tests/e2e/test_queue.py tests/install/test_upgrade.py
 
 # These targets do not depend on each other, so `make --jobs` can run them in parallel.
 check: check-style check-types check-labext check-webui docs

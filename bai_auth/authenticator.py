@@ -273,8 +273,8 @@ class BaiAuthenticator(Authenticator):
         return secret
 
     def get_handlers(self, app: Any) -> list[tuple[str, type[BaseHandler]]]:
-        # Validate the settings at start, so that a wrong one stops the Hub from starting instead
-        # of failing the first sign-in.
+        # Validate the settings at start: otherwise, an invalid setting would fail only the first
+        # sign-in.
         _ = self.client
         self._trusted_proxies()
         self.self_service.require_valid(app)
@@ -486,9 +486,9 @@ class BaiAuthenticator(Authenticator):
     async def refresh_user(self, user: User, handler: BaseHandler | None = None) -> bool | Model:
         """Read the account again, and return the new authentication model if it has changed.
 
-        Return True if nothing has changed or ``handler`` is None, and False to sign out a deleted
-        or inactive user. Return True also while the manager is unavailable: users stay signed in,
-        but cannot start sessions, because each start needs the manager.
+        Return True if nothing has changed or ``handler`` is None. Return False to sign out a
+        deleted or inactive user. Also return True while the manager is unavailable: users stay
+        signed in, but cannot start sessions, because each start needs the manager.
         """
         if not is_username(user.name):
             return False
@@ -518,7 +518,8 @@ class BaiAuthenticator(Authenticator):
 
     def client_address(self, request: HTTPServerRequest) -> str:
         """Return the client address of a request; use headers of trusted proxies only."""
-        # Not request.remote_ip: the Hub takes it from X-Real-Ip, which clients can forge.
+        # Do not use ``request.remote_ip``: the Hub reads it from X-Real-Ip, which clients can
+        # forge.
         context = getattr(request.connection, "context", None)
         address = getattr(context, "address", None)
         # A Unix socket has no address; only processes of this machine can connect to it.

@@ -1,4 +1,4 @@
-"""Browser sign-ins that can be revoked individually; each is a row of the Hub's token table.
+"""Browser sign-ins, which can be revoked individually; each is a row of the Hub's token table.
 
 JupyterHub's own login cookie contains a value that all browsers of a user share and that remains
 valid after a logout. The cookie set here contains a token without scopes instead. A logout, the

@@ -41,7 +41,7 @@ class FormPage(Page):
             raise web.HTTPError(error.status_code, text) from error
 
     def field(self, name: str, *, strip: bool = True) -> str:
-        """Return a field of the submitted form, at most 1,024 characters of it."""
+        """Return a field of the submitted form, cut off after 1,024 characters."""
         return str(self.get_body_argument(name, "", strip=strip))[:MAX_FIELD_CHARACTERS]
 
     def hub_url(self, page: str, **query: str) -> str:

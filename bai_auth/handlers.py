@@ -218,7 +218,7 @@ class LoginHandler(SignInSteps, Page, HubLoginHandler):
         return taken
 
     def _restore_credentials(self, taken: Credentials) -> None:
-        """Replace the form's fields by those of the continued sign-in, except the code."""
+        """Replace the form's fields by the fields of the continued sign-in, except the code."""
         self._is_confirmed = taken.is_confirmed
         if taken.external is not None:
             setattr(self, EXTERNAL_ATTRIBUTE, taken.external)

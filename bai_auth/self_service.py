@@ -72,7 +72,8 @@ class SelfService(LoggingConfigurable):
     sign_up_domain = Unicode(
         "default",
         help="""
-        Domain of accounts that are created without an invitation. An invitation has its own.
+        Domain of accounts that are created without an invitation. An invitation sets its own
+        domain.
         """,
     ).tag(config=True)
 

@@ -167,7 +167,7 @@ class SignInSteps(BaseHandler):
     ) -> None:
         target = self.get_argument("next", "")
         login_url = url_path_join(self.hub.base_url, "login")
-        # Secrets are in the page: no cache may keep it.
+        # The page contains secrets, so no cache may store it.
         self.set_header("Cache-Control", "no-store")
         page = self.render_template(
             template,

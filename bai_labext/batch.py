@@ -1,6 +1,6 @@
 """``python -m bai_labext.batch``: runner of a batch session.
 
-If the session is a Hub server, the runner is a single-user server to the Hub: it responds to the
+If the session is a Hub server, the runner acts as its single-user server: it responds to the
 readiness check, and reports activity while the command runs. It starts the command only after the
 Hub has registered the server, so that a failed start runs nothing. The session has no pages;
 requests of a browser are redirected to the Hub. If an agent has started the session, there is no

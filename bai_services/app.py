@@ -99,7 +99,7 @@ def _import_server() -> Callable[[Mapping[str, str], list[socket.socket], int], 
 
 
 def main() -> None:
-    # Read first: the parent can end while the manager starts.
+    # Read the parent's id first: if the parent ends while the manager starts, the id changes.
     parent = os.getppid()
     set_up_logging(os.environ)
     url = urlsplit(os.environ.get("JUPYTERHUB_SERVICE_URL") or DEFAULT_URL)

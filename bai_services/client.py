@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -87,10 +88,15 @@ def _digest_of(request: httpx.Request) -> str:
     return signature.content_digest(request.content) if is_json else ""
 
 
+def _ssl_context() -> ssl.SSLContext:
+    return _context_of(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
 @cache
-def _ssl_context(trusts_environment: bool) -> ssl.SSLContext:
-    # Cached: loading the certificate authorities takes longer than a typical call.
-    return httpx.create_ssl_context(trust_env=trusts_environment)
+def _context_of(_file: str | None, _directory: str | None) -> ssl.SSLContext:
+    # Cached: loading the certificate authorities takes longer than a typical call. The arguments
+    # are variables that this function reads.
+    return httpx.create_ssl_context(trust_env=True)
 
 
 class Client:
@@ -115,15 +121,14 @@ class Client:
         elif isinstance(credential, Keypair):
             auth = _KeypairAuth(credential, clock)
         self.url = url.rstrip("/")
-        # Proxies configured in the environment are for external hosts, not for this machine or
-        # private networks.
-        trusts = not is_local(httpx.URL(self.url).host)
         self.http = httpx.AsyncClient(
             base_url=self.url + "/api/v1",
             auth=auth,
             timeout=timeout_seconds,
-            trust_env=trusts,
-            verify=_ssl_context(trusts),
+            # Proxies configured in the environment are for external hosts, not for this machine or
+            # private networks. Certificate authorities in the environment are for all hosts.
+            trust_env=not is_local(httpx.URL(self.url).host),
+            verify=_ssl_context(),
         )
 
     async def __aenter__(self) -> Client:
@@ -202,7 +207,7 @@ class Client:
         try:
             response = await self.http.request(method, path, params=dict(query or {}), **options)
         except httpx.TransportError as error:
-            raise unreachable(self.url) from error
+            raise unreachable(self.url, error) from error
         raise_for_error(response)
         return response
 
@@ -220,7 +225,7 @@ class Client:
                 raise_for_error(response)
                 yield response
         except httpx.TransportError as error:
-            raise unreachable(self.url) from error
+            raise unreachable(self.url, error) from error
 
 
 def raise_for_error(response: httpx.Response) -> None:
@@ -278,8 +283,19 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def unreachable(url: str) -> errors.Unavailable:
-    """Return the error for a manager that does not respond."""
+def unreachable(url: str, error: BaseException) -> errors.Unavailable:
+    """Return the error for a manager that does not respond; ``error``: that of the connection."""
+    cause: BaseException | None = error
+    while cause is not None:
+        # aiohttp's error is of this class too, but without the reason, which its cause has.
+        reason = getattr(cause, "verify_message", None)
+        if isinstance(cause, ssl.SSLCertVerificationError) and reason is not None:
+            return errors.Unavailable(
+                f"the certificate of {url} is not accepted ({reason.rstrip('.')}); if it is "
+                "from a certificate authority of your own, set SSL_CERT_FILE to the file of that "
+                "authority's certificate"
+            )
+        cause = cause.__cause__ or cause.__context__
     return errors.Unavailable(f"the resource manager at {url} cannot be reached; try again shortly")
 
 

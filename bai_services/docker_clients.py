@@ -20,6 +20,19 @@ class EngineUnavailable(Exception):
     """The engine cannot be reached or has not responded in time."""
 
 
+class _Client(docker.APIClient):  # type: ignore[misc]  # docker has no types
+    def merge_environment_settings(
+        self, url: str, proxies: Any, stream: Any, verify: Any, cert: Any
+    ) -> Any:
+        """Return the settings of a request.
+
+        `requests` would replace the certificate authority of the client by the one that
+        ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE`` names, unless the request itself has one.
+        """
+        own = self.verify if verify is None else verify
+        return super().merge_environment_settings(url, proxies, stream, own, cert)
+
+
 class DockerClients:
     """Call engines with the client of the calling thread: a client is not thread-safe.
 
@@ -64,7 +77,7 @@ class DockerClients:
     def _client(self, endpoint: str) -> docker.APIClient:
         clients: dict[str, Any] = self._of_thread.__dict__.setdefault("by_endpoint", {})
         if endpoint not in clients:
-            clients[endpoint] = docker.APIClient(
+            clients[endpoint] = _Client(
                 base_url=endpoint,
                 version="auto",
                 timeout=self._timeout_seconds,

@@ -99,7 +99,7 @@ class PipelineBuilder:
     def condition(
         self, name: str, parameter: str, operator: str, value: Value, **options: Any
     ) -> str:
-        """Add a task that succeeds if a parameter has a value; ``operator`` such as ``>=``."""
+        """Add a task that succeeds if a comparison such as ``PARAMETER >= VALUE`` is true."""
         compared = Condition(parameter, Operator(operator), value)
         return self.task(name, TaskKind.CONDITION, condition=compared, **options)
 
@@ -111,8 +111,8 @@ class PipelineBuilder:
         parameters: Mapping[str, Value] | None = None,
         **options: Any,
     ) -> str:
-        """Add a task that runs the tasks of another pipeline; a parameter ``$NAME`` is that of
-        this pipeline.
+        """Add a task that runs the tasks of another pipeline; in ``parameters``, the value
+        ``$NAME`` stands for the parameter NAME of this pipeline.
         """
         return self.task(
             name, TaskKind.PIPELINE, pipeline=pipeline, parameters=parameters, **options

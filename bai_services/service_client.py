@@ -45,7 +45,7 @@ class ServiceClient:
         return await self._call("GET", path, query=query, timeout_seconds=timeout_seconds)
 
     async def post(self, path: str, body: Any = None, timeout_seconds: float | None = None) -> Any:
-        """Send ``body``, which is sent as it is if it is JSON in bytes."""
+        """Send ``body`` as JSON; bytes must already contain JSON and are sent unchanged."""
         return await self._call("POST", path, body=body, timeout_seconds=timeout_seconds)
 
     async def put(self, path: str, body: Any = None) -> Any:
@@ -98,7 +98,7 @@ class ServiceClient:
             ) as response:
                 body_bytes = await response.read()
         except (ClientError, TimeoutError) as error:
-            raise unreachable(self.url) from error
+            raise unreachable(self.url, error) from error
         location = response.headers.get("Location", "")
         raise_for_status(self._host, response.status, body_bytes, location)
         try:
@@ -108,7 +108,7 @@ class ServiceClient:
 
 
 def to_json(body: Any) -> bytes:
-    """Return the JSON text of a body."""
+    """Return a body as compact JSON in UTF-8."""
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -68,7 +68,8 @@ def _setting(
         is_variable = given == _given(configurable, environment, name)
         origin = SettingOrigin.ENVIRONMENT if is_variable else SettingOrigin.FILE
     else:
-        # A computed default comes from an environment variable, or is a fixed value.
+        # If a computed default equals the value of an environment variable, assume that it comes
+        # from the variable.
         is_variable = value != default and str(value) in _variables()
         origin = SettingOrigin.ENVIRONMENT if is_variable else SettingOrigin.DEFAULT
         default = default if is_variable else value

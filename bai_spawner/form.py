@@ -19,9 +19,9 @@ from bai_services.script_json import script_json
 from .refused_fields import problems_of, refused_fields
 from .server import SessionServer
 
-# The form requests the manager's offer for the initial project, for at most this number of other
-# projects, and for at most this number of pairs of project and resource group. For any other pair,
-# it shows the offer of the pair's project, or else of the initial project.
+# Maximum number of projects, and of pairs of project and resource group, for which the form
+# requests the manager's offer in addition to the initial project. For any other pair, it shows the
+# offer of the pair's project, or else of the initial project.
 MAX_OFFERS = 24
 RESOURCE = "resource:"
 UNIT = ":unit"

@@ -379,7 +379,7 @@ class Start:
 
 
 def _session_name(server: str) -> str:
-    """Return the name for a session whose request has none; the manager rejects an invalid one."""
+    """Return the name for a session whose request has no name; the manager validates it."""
     try:
         return session_name_from(server)
     except errors.InvalidRequest:

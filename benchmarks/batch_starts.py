@@ -44,7 +44,7 @@ c.AgentApp.engine_classes = {"process": "benchmarks.batch_starts.EndedEngine"}
 
 
 class EndedEngine(NoopEngine):
-    """Runs commands that have ended, with exit code 0, when their kernel has started."""
+    """Runs commands that end with exit code 0 as soon as their kernel has started."""
 
     async def start(
         self, plan: LaunchPlan, environ: Mapping[str, str], command: Sequence[str]

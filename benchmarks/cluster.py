@@ -1,10 +1,10 @@
 """Several machines: `python -m benchmarks.cluster` prints a JSON object.
 
-A Hub and two further machines, which are engines of a Docker Swarm in network namespaces.
-``remote_added_seconds``: the start of a session on another machine minus the start on the Hub's
-machine (medians of alternating starts). ``join_seconds``: `bai-agent join` and the registration of
-the agent. ``doctor_seconds``: the checks of all nodes. ``lost_batch_seconds``: from the loss of
-power of a machine until its batch session runs on another machine, with the shortest
+The installation has a Hub and two further machines: engines of a Docker Swarm in network
+namespaces. ``remote_added_seconds``: the start of a session on another machine minus the start on
+the Hub's machine (medians of alternating starts). ``join_seconds``: `bai-agent join` and the
+registration of the agent. ``doctor_seconds``: the checks of all nodes. ``lost_batch_seconds``: from
+the loss of power of a machine until its batch session runs on another machine, with the shortest
 ``requeue_after`` of the resource group. ``agents_500_core_percent``: load of one core in the
 manager for the heartbeats of 500 agents with 8 devices each, with SQLite.
 

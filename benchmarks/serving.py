@@ -352,7 +352,8 @@ async def _gateway(manager_port: int, engine: str) -> AsyncIterator[tuple[int, i
 async def _plain_haproxy(server_port: int) -> AsyncIterator[tuple[int, int]]:
     """Start HAProxy without rules: no configuration of it forwards requests faster.
 
-    It checks no token and hides nothing, so it is no gateway, but a bound for one.
+    It checks no token and hides nothing, so it is not a gateway, but an upper bound for the speed
+    of one.
     """
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listen:
         file = Path(folder) / "haproxy.cfg"

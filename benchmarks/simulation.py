@@ -71,7 +71,7 @@ async def _simulate(
     url: str, home: Path, hub: FakeHub, agents: int, running: int, pending: int
 ) -> Figures:
     options = {"hub_api_url": hub.url, "hub_api_token": "t"}
-    # It stands still, because agents whose heartbeats are late would be lost.
+    # The clock stands still: with late heartbeats, agents would count as lost.
     clock = MovableClock()
     async with manager_on(url, home, clock, **options) as manager:
         world = await make_world(manager, clock)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
@@ -96,17 +98,22 @@ ROUTES = [
 
 
 @asynccontextmanager
-async def rest_server() -> AsyncIterator[str]:
-    """Run the server, and yield the URL for a client."""
+async def rest_server(certificate: tuple[Path, Path] | None = None) -> AsyncIterator[str]:
+    """Run the server, with the files of a certificate and its key; yield the URL for a client."""
     application = Application(
         [(PREFIX + pattern, handler) for pattern, handler in ROUTES],
         default_handler_class=NotFoundHandler,
     )
-    server = HTTPServer(application)
+    context = None
+    if certificate is not None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(*certificate)
+    server = HTTPServer(application, ssl_options=context)
     socket, port = bind_unused_port()
     server.add_socket(socket)
     try:
-        yield f"http://127.0.0.1:{port}/services/bai"
+        address = "http://127.0.0.1" if context is None else "https://localhost"
+        yield f"{address}:{port}/services/bai"
     finally:
         server.stop()
         await server.close_all_connections()

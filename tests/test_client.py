@@ -124,5 +124,5 @@ def test_repr_contains_no_secrets() -> None:
         ("", False),
     ],
 )
-def test_loopback_hosts(host: str, expected: bool) -> None:
+def test_loopback_host_is_recognized(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected

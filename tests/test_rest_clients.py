@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from tornado.testing import bind_unused_port
@@ -10,6 +11,7 @@ from tornado.testing import bind_unused_port
 from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.service_client import ServiceClient
+from tests.install.installation import write_certificate
 from tests.rest_server import TOKEN, rest_server
 
 AnyClient = Client | ServiceClient
@@ -81,6 +83,30 @@ async def test_unreachable_manager_is_unavailable(client_class: type[AnyClient])
     async with client_class(f"http://127.0.0.1:{port}", TOKEN) as client:
         with pytest.raises(errors.Unavailable, match=f"127.0.0.1:{port}"):
             await client.get("/echo")
+
+
+async def test_certificate_that_is_not_accepted_is_the_reason(
+    client_class: type[AnyClient], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    certificate = write_certificate(tmp_path / "tls", "localhost")
+    async with rest_server(certificate) as url, client_class(url, TOKEN) as client:
+        with pytest.raises(errors.Unavailable) as caught:
+            await client.get("/echo")
+    assert caught.value.message == (
+        f"the certificate of {url} is not accepted (self-signed certificate); if it is from a "
+        "certificate authority of your own, set SSL_CERT_FILE to the file of that authority's "
+        "certificate"
+    )
+
+
+async def test_certificate_authority_of_the_environment_is_accepted_also_for_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = write_certificate(tmp_path / "tls", "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    async with rest_server(certificate) as url, Client(url, TOKEN) as client:
+        assert (await client.get("/echo"))["method"] == "GET"
 
 
 async def test_proxy_of_the_environment_is_not_used_for_this_machine(

@@ -22,13 +22,14 @@ import jwt
 
 from .settings import Provider, check_url
 
-# Signatures with a public key. Never "none", and never HMAC: its key would be the client secret.
+# Only signatures with a public key: "none" proves nothing, and the key of HMAC would be the client
+# secret.
 ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
 TIMEOUT_SECONDS = 10.0
-# The Hub's clock and the provider's may differ by this time.
+# Accepted difference between the clocks of the Hub and the provider.
 LEEWAY_SECONDS = 60
 METADATA_SECONDS = 3600.0
 FAILURE_SECONDS = 2.0
@@ -138,7 +139,8 @@ class OpenIdClient:
             try:
                 metadata = await self._read_metadata()
             except ProviderUnavailable as error:
-                # Otherwise each of many waiting requests would wait for the timeout.
+                # Cache the failure. Otherwise, each waiting request would query the provider and
+                # wait for the timeout.
                 self._failure = (self._clock() + FAILURE_SECONDS, str(error))
                 raise
             self._metadata = (self._clock() + METADATA_SECONDS, metadata)
@@ -148,7 +150,8 @@ class OpenIdClient:
         issuer = self.provider.issuer
         url = issuer.rstrip("/") + "/.well-known/openid-configuration"
         metadata = await self._get(url)
-        # OpenID Connect Discovery 4.3: otherwise one issuer could pretend to be another.
+        # OpenID Connect Discovery 4.3: without this check, an issuer could impersonate another
+        # issuer.
         if metadata.get("issuer") != issuer:
             raise ProviderUnavailable(f"{url} describes another issuer")
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
@@ -283,7 +286,7 @@ def _tls_context() -> ssl.SSLContext:
 
 
 def external_user(provider: Provider, claims: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manager's description of the user with these claims.
+    """Return the user with these claims in the format of the manager.
 
     A text is empty if its claim is missing, is not a string, is too long or contains NUL.
     """

@@ -1,1 +1,1 @@
-"""Prepare a session for a stop: save its state, and show what was saved when it is back."""
+"""Prepare a session for a stop: save its state; after the next start, show what was saved."""

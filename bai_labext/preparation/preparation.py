@@ -190,7 +190,7 @@ class Preparation:
         return {"ahead": ahead, "returned": self._returned}
 
     async def dismiss_report(self) -> None:
-        """Do not show what was saved before the last stop again; the saved variables remain."""
+        """Stop showing what was saved before the last stop; the saved variables remain."""
         self._returned = None
         await asyncio.to_thread(self._report_file.unlink, True)
 

@@ -158,7 +158,7 @@ async def _execute(kernel: Any, client: Any, code: str, seconds: float) -> None:
                 continue
             if reply["content"].get("status") != "aborted":
                 return
-            # The execution before it has ended with an error, which aborts all requests that the
+            # The previous execution ended with an error, which aborts all requests that the
             # kernel had received by then. An interrupt also causes such an error.
             message = send()
 

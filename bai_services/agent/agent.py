@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from bai_services.core.cluster.protocol import (
     check_manager,
 )
 from bai_services.core.cluster.sbom import SbomRequest, pack_sbom
+from bai_services.core.cluster.storage_checks import StorageCheck
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound, Unavailable
 from bai_services.core.resources import ResourceSlots
 
@@ -30,6 +32,7 @@ from .engine import Engine
 from .fence import Fence
 from .folders.disk import DiskWatch
 from .folders.kernel_folders import Folders
+from .folders.storage_watch import StorageWatch
 from .image_pulls import PRUNE, PULL, SBOM, PullExecutor, PullTask
 from .kernels import Kernel, Task
 from .launches import Launches
@@ -99,6 +102,9 @@ class Agent:
         self._commits = CommitExecutor(link, engine)
         self._running_items: dict[str, asyncio.Task[None]] = {}
         self._interval_seconds = DEFAULT_HEARTBEAT_SECONDS
+        # Set to send the next heartbeat without delay.
+        self._is_beat_due = asyncio.Event()
+        self._storage = StorageWatch(self._is_beat_due.set)
         self._heartbeat_lock = asyncio.Lock()
         self._is_registered = asyncio.Event()
         # Whether the manager has this agent's settings.
@@ -123,6 +129,7 @@ class Agent:
             asyncio.create_task(self._fence.run(), name="fence"),
             asyncio.create_task(self._watchdog.run(), name="watchdog"),
             asyncio.create_task(self._disk.run(), name="disk"),
+            asyncio.create_task(self._storage.run(), name="storage hosts"),
             asyncio.create_task(self._devices.maintain(), name="devices"),
         ]
         stopped = asyncio.create_task(stop.wait())
@@ -164,6 +171,9 @@ class Agent:
             # An agent that was deleted in the meantime is new again.
             self._has_reported_settings = "settings" in content or not response.get("is_new")
             self._engine.allow_url(str(response.get("hub_api_url") or ""))
+            self._storage.set_hosts(
+                [StorageCheck.from_json(item) for item in response.get("storage") or ()]
+            )
             interval = response.get("interval_seconds")
             self._interval_seconds = float(interval or DEFAULT_HEARTBEAT_SECONDS)
         if not self._is_registered.is_set():
@@ -193,6 +203,7 @@ class Agent:
             "devices": devices,
             "kernels": None if kernels is None else [kernel.to_report() for kernel in kernels],
             "images": list(images),
+            "storage": self._storage.states(),
         }
 
     async def _kernels(self) -> list[Kernel] | None:
@@ -253,7 +264,7 @@ class Agent:
             try:
                 await self.send_heartbeat()
                 backoff = FIRST_BACKOFF_SECONDS
-                await asyncio.sleep(self._interval_seconds)
+                await self._wait_for_next_beat()
                 continue
             except IncompatibleManager:
                 # End this agent: it signs off, so that no sessions are placed here.
@@ -266,6 +277,11 @@ class Agent:
                 log.exception("a heartbeat failed, retrying in %g s", backoff)
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
+
+    async def _wait_for_next_beat(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._is_beat_due.wait(), self._interval_seconds)
+        self._is_beat_due.clear()
 
     async def _work_loop(self) -> None:
         backoff = FIRST_BACKOFF_SECONDS

@@ -27,9 +27,12 @@ from cryptography import x509
 
 from bai_services.client import is_local, is_loopback
 from bai_services.core.cluster.joining import StoragePath
+from bai_services.core.cluster.storage_checks import StorageProblem
 from bai_services.core.installation.findings import Finding, error, ok, validity, warning
 from bai_services.docker_clients import DockerClients, EngineUnavailable
 from bai_services.system.bounded_calls import BoundedCalls
+
+from .folders.storage_watch import storage_problem
 
 CHECK = "check"  # kind of the work item
 # Time limit for all checks together; a check that takes longer is reported and abandoned.
@@ -432,18 +435,19 @@ def check_storage(host: StoragePath, marker: str = "") -> Iterable[Finding]:
     if not path.is_dir():
         yield error(name, f"{path} does not exist", "mount the file system at this path")
         return
-    if os.statvfs(path).f_flag & os.ST_RDONLY:
-        yield error(name, f"{path} is mounted read-only", "mount it read-write")
-        return
-    if not os.access(path, os.W_OK):
-        yield error(name, f"{path} is not writable", "check the owner and the mount options")
-        return
-    if marker and _text(path / marker) != marker:
+    problem = storage_problem(path, marker, marker)
+    if problem is StorageProblem.NOT_MOUNTED:
         yield error(
             name,
             f"{path} is not the file system of the manager",
             "mount the same file system here and on the manager's machine",
         )
+        return
+    if problem is StorageProblem.READ_ONLY:
+        yield error(name, f"{path} is mounted read-only", "mount it read-write")
+        return
+    if not os.access(path, os.W_OK):
+        yield error(name, f"{path} is not writable", "check the owner and the mount options")
         return
     yield ok(name, f"{path} is mounted")
 

@@ -13,9 +13,10 @@ from .image_pulls import run_with_reports
 from .link import Link
 
 COMMIT = "commit"
-# The removal of an image whose commit was cancelled, or whose custom image was deleted.
+# Kind of the work item that removes an image whose commit was cancelled, or whose custom image was
+# deleted.
 DISCARD = "discard"
-# The stage of a report with output of a build.
+# Stage of a progress report that contains output of a build.
 OUTPUT = "output"
 MAX_BUILDS = 2
 

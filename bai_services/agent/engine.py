@@ -20,7 +20,7 @@ ReportProgress = Callable[[str, str, int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a session of an image without the platform's parts needs."""
+    """Additions to a session whose image lacks the platform's parts."""
 
     entrypoint: tuple[str, ...]
     environ: Mapping[str, str]

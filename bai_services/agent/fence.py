@@ -37,7 +37,7 @@ def seconds_since_boot() -> float:
 
 
 class Fence:
-    """Keeps the age of the lease, and stops the kernels that must not run at this age.
+    """Tracks the age of the lease, and stops the kernels that must not run at this age.
 
     The age survives a restart of the agent.
     """
@@ -56,13 +56,14 @@ class Fence:
         self._clock = clock
         self._boot_id = BOOT_ID.read_text().strip() if boot_id is None else boot_id
         self._renewed_at: float | None = None
-        # The manager does not start the sessions of an agent that has signed off elsewhere.
+        # While this is set, the age of the lease is 0: the manager does not start the sessions of
+        # an agent that has signed off on other agents.
         self._is_signed_off = False
         self._lock = asyncio.Lock()
         self._stop: Stop | None = None
 
     def on_fenced(self, stop: Stop) -> None:
-        """Call ``stop`` for each kernel that must not run."""
+        """Set the function that stops a kernel that must not run."""
         self._stop = stop
 
     def now(self) -> float:
@@ -114,7 +115,7 @@ class Fence:
         """
         if self._is_signed_off:
             self._renewed_at, self._is_signed_off = sent_at, False
-            # The outdated file must not remain, even if the disk is full.
+            # Delete first: if the disk is full, no new file can replace the outdated one.
             await asyncio.to_thread(self._path.unlink, missing_ok=True)
             await self._store()
 
@@ -161,9 +162,11 @@ class Fence:
         ]
 
     def _has_exited(self, folder: KernelFolder, kernel: Kernel | None) -> bool:
-        """Return whether the command has ended by itself, so that the session has a result."""
+        """Return whether the command has ended by itself: its exit code is then the session's
+        result.
+        """
         code = self._folders.exit_code(folder.name) if kernel is None else kernel.exit_code
-        # Without a lease, the machine has restarted, which kills all processes.
+        # Without a valid lease, the machine has probably restarted, so the kernel was killed.
         return code is not None and not (self._renewed_at is None and code in KILLED)
 
     async def _fence(self, folder: KernelFolder) -> None:

@@ -81,7 +81,7 @@ async def run_with_reports(
     """Run long work on an image, and report its progress and result to the manager.
 
     The work is cancelled when the manager no longer wants it. ``to_report`` returns the report with
-    a state and facts. ``attributes``: those of the span that records the work.
+    a state and facts. ``attributes``: attributes of the span that records the work.
     """
     with tracing.span(f"agent {attributes['bai.work.kind']}", attributes=attributes) as span:
         await _run(link, start, to_report, what, span)

@@ -72,7 +72,7 @@ class Launches:
         self._remove: Callable[[Task], Awaitable[None]] | None = None
 
     def on_removable(self, remove: Callable[[Task], Awaitable[None]]) -> None:
-        """Call ``remove`` for a kernel that has ended, when the manager has recorded its end."""
+        """Set the function that removes an ended kernel once the manager has recorded its end."""
         self._remove = remove
 
     async def restore(self) -> None:
@@ -214,7 +214,7 @@ class Launches:
         facts = {"end": end, "log": truncated(output), "attempt": task.attempt}
         report = replace(task, id=f"exit-{task.kernel_id}", kind="exit").to_report("done", **facts)
         is_removable = await self._link.deliver(report)
-        # The removal cancels the task that watches the kernel, so this task must not do it.
+        # ``_remove`` cancels the watching task of the kernel; it must not cancel this task.
         watched.watch = None
         if is_removable and self._remove is not None:
             await self._remove(task)

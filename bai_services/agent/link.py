@@ -20,7 +20,7 @@ RESPONSE_TIMEOUT_SECONDS = 10.0
 # Time for which a final report is retried. If the report is not delivered, the manager sends the
 # work item again.
 REPORT_RETRY_SECONDS = 60.0
-# The manager accepts 1 MiB; a longer report has a request of its own.
+# The manager accepts 1 MiB; a report above this limit is sent in a separate request.
 MAX_BATCH_BYTES = 512 * 1024
 FIRST_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 5.0

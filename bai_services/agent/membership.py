@@ -440,7 +440,7 @@ def local_address(url: str) -> str:
     parts = urlsplit(url)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            # This chooses a route, and sends nothing.
+            # connect() on a UDP socket chooses a route, but sends nothing.
             probe.connect((parts.hostname, parts.port or 443))
         except OSError:
             return ""

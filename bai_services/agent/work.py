@@ -111,7 +111,8 @@ class WorkExecutor:
     async def _execute_short(self, task: Task) -> None:
         """Execute an item, with a span only if it fails or is slow.
 
-        A log that a client follows is read twice a second: a span of each would hide the others.
+        A log that a client follows is read twice a second: a span for each read would hide the
+        other spans.
         """
         started_at, failure = datetime.now(UTC), _Failure()
         await self._execute(task, failure)
@@ -206,7 +207,8 @@ class WorkExecutor:
         if granted and engine == "docker":
             mounts += await asyncio.to_thread(self._write_resource_file, task, injection.environ)
         if task.mounts or has_folder:
-            # Bind mounts of an earlier preparation remain at most as long as its folder.
+            # Without mounts in the task, bind mounts of an earlier preparation can exist only if
+            # its folder exists.
             mounts += map(Mount.from_json, await with_mount_timeout(self._folders.bind, task))
         environ = dict(injection.environ)
         parts = prepared.parts
@@ -330,7 +332,7 @@ class WorkExecutor:
         return {}
 
     async def _clear(self, task: Task) -> None:
-        """Remove the remains of a kernel, except its folder."""
+        """Remove everything that remains of a kernel, except its folder."""
         await self._launches.forget(task)
         await self._watchdog.detach_session(task.session_id)
         await self._engine.remove(task)
@@ -365,7 +367,7 @@ class WorkExecutor:
             await self._launches.refuse(task)
             # This sends SIGTERM first, so that the command can save its state.
             await self._engine.stop(task)
-            # The manager stores the output when this machine reaches it again.
+            # A later work item reports the stored output to the manager (``_earlier_log``).
             output = await self._engine.log(task)
             if output and await asyncio.to_thread(self._folders.log, folder.name) is None:
                 await asyncio.to_thread(self._folders.write_log, folder.name, output)
@@ -387,9 +389,9 @@ class WorkExecutor:
 
     def _earlier_log(self, task: Task) -> dict[str, Any] | None:
         """Return the output of a kernel that was stopped without the manager, or that ran before
-        the attempt which is prepared; None if there is none.
+        the attempt that is being prepared; None if there is none.
 
-        The work item deletes this output.
+        The work item then deletes this output.
         """
         folder = self._folders.find(self._folder_of(task))
         if folder is None or folder.kernel_id != task.kernel_id:

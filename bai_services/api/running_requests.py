@@ -24,9 +24,8 @@ class RunningRequests:
 
     @contextmanager
     def entered(self, is_long: Callable[[], bool]) -> Iterator[None]:
-        """In the block, the current task serves a request.
-
-        ``is_long`` returns whether the request is a long poll or a stream.
+        """Register the current task as a request in progress during the context. ``is_long``
+        returns whether the request is a long poll or a stream.
         """
         task = asyncio.current_task()
         assert task is not None

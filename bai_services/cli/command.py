@@ -127,7 +127,12 @@ class Connection:
     client: Client
 
     def address(self, path: str) -> str:
-        """Return the full URL for a URL path that the manager returned."""
+        """Return the full URL for a URL path that the manager returned.
+
+        The address of a session can be a full URL: its site can have a proxy of its own.
+        """
+        if not path.startswith("/"):
+            return path
         scheme, _, rest = self.profile.url.partition("://")
         return f"{scheme}://{rest.partition('/')[0]}{path}"
 

@@ -10,6 +10,7 @@ import click
 
 from bai_services.core import errors
 
+from . import units
 from .text import json_text, printable
 
 SUCCESS, FAILED, WRONG_USAGE, DENIED_BY_POLICY, NOT_FOUND, NOT_ALLOWED, UNAVAILABLE = range(7)
@@ -78,7 +79,8 @@ def show(error: BaseException, *, as_json: bool) -> None:
     usage = content["details"].get("usage")
     if isinstance(error, click.UsageError) and usage:
         print(usage, file=sys.stderr)
-    print(f"error: {printable(content['message'])}", file=sys.stderr)
+    message = units.with_local_times(printable(content["message"]))
+    print(f"error: {message}", file=sys.stderr)
     if hint := _hint(error):
         print(hint, file=sys.stderr)
 

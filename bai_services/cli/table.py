@@ -67,8 +67,19 @@ def print_rows(
     # The table is wider than the terminal only if its first column is. The terminal then wraps the
     # lines.
     console.width = max(console.width, sum(widths.values()) + _GAP * len(widths))
-    console.print(table, crop=False)
+    if console.is_terminal:
+        console.print(table, crop=False)
+    else:
+        _print_plain(console, table)
     return [column for column in columns if column not in widths]
+
+
+def _print_plain(console: Console, table: Table) -> None:
+    """Print a table without blanks at the ends of its lines."""
+    with console.capture() as captured:
+        console.print(table, crop=False)
+    for line in captured.get().splitlines():
+        console.print(Text(line.rstrip()), soft_wrap=True)
 
 
 def _longest_line(text: str) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.resources import CPU, MEM, format_amount, parse_amount
@@ -55,6 +56,19 @@ def amount(name: str, number: int) -> str:
     ``number`` has the unit of ``core.resources.slot_type``.
     """
     return size(number) if name == MEM else format_amount(name, number)
+
+
+def money(number: float, currency: str) -> str:
+    """Format an amount of money with two decimal places: ``12.50 EUR``."""
+    return f"{number:.2f} {currency}".strip()
+
+
+def with_currency(item: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return an object in which the amounts ``names`` are texts with its currency."""
+    texts = {
+        name: money(item[name], item["currency"]) for name in names if item.get(name) is not None
+    }
+    return {**item, **texts}
 
 
 def duration(seconds: float) -> str:

@@ -118,9 +118,8 @@ class TextTemplate(Enum):
         "no later session may overtake it"
     )
     BEHIND = "waits for its turn: an earlier session of resource group {group} waits for capacity"
-    RESERVED = (
-        "is expected to start at {starts_at}; no later session may use its resources from then on"
-    )
+    # The estimate states the time.
+    RESERVED = "from its estimated start on, no later session may use its resources"
     RESERVED_AT_UNKNOWN_TIME = (
         "no later session may use its resources once they are free; when that is cannot be "
         "estimated"
@@ -145,6 +144,10 @@ class TextTemplate(Enum):
     MAINTENANCE_AHEAD = (
         "its maximum run time of {maximum_seconds} reaches into the maintenance planned from "
         "{starts_at}: {reason}"
+    )
+    MAINTENANCE_MAY_INTERRUPT = (
+        "has no maximum run time, so it may still run when the maintenance planned from "
+        "{starts_at} begins: {reason}"
     )
     RESERVED_UNTIL = "held by a reservation of project {project} until {ends_at}"
     RESERVED_AHEAD = (
@@ -230,6 +233,11 @@ class TextTemplate(Enum):
         "{count} with a driver that is too old for CUDA {cuda}, which the image needs"
     )
     AGENTS_NOT_DESIGNATED = "{count} not among the designated agents ({names})"
+    AGENTS_WITHOUT_STORAGE = "{count} on which storage host {names} does not work"
+    ALSO_WITHOUT_STORAGE = (
+        "{parts}; {count:other agent} cannot run the session, because storage host {names} does "
+        "not work there"
+    )
 
     # Suggestions for an earlier start
     MACHINE_STARTING = (
@@ -256,17 +264,20 @@ class TextTemplate(Enum):
         "PENDING_TIMEOUT_EXCEEDED: pending for more than {maximum_seconds}, the maximum of "
         "resource group {name}"
     )
-    BATCH_TIMEOUT = "BATCH_TIMEOUT_EXCEEDED: ran for more than {maximum_seconds}, its batch_timeout"
+    # These texts announce a stop, and later state the reason of the end.
+    BATCH_TIMEOUT = "BATCH_TIMEOUT_EXCEEDED: at most {maximum_seconds}, its batch_timeout"
     LIFETIME = "lifetime: at most {maximum_seconds}, the limit of keypair policy {name}"
     IDLE_TIMEOUT = (
-        "idle-timeout: unused for {maximum_seconds}, the maximum of keypair policy {name}"
+        "idle-timeout: at most {maximum_seconds} without use, the limit of keypair policy {name}"
     )
     IDLE_UTILIZATION = (
         "idle-utilization: {parts:, } in {percent}% of the samples of {window_seconds}; idle "
         "checker {name}"
     )
     METRIC_BELOW = "{metric} {value} (threshold {limit})"
-    IDLE_NETWORK = "idle-timeout: unused for {maximum_seconds}, the maximum of idle checker {name}"
+    IDLE_NETWORK = (
+        "idle-timeout: at most {maximum_seconds} without use, the limit of idle checker {name}"
+    )
     IDLE_LIFETIME = "lifetime: at most {maximum_seconds}, the limit of idle checker {name}"
     PREEMPTED_BY_PRIORITY = (
         "preempted: a session with a priority above {priority} needs the resources of resource "
@@ -323,6 +334,7 @@ class TextTemplate(Enum):
     SUSPENDED_UNTIL = "suspended by {name}; its home is deleted on {ends_at} unless it is resumed"
     RESUMED_BY = "resumed by {name}"
     REQUEUED = "queued again after it was saved"
+    RETURNED_TO_QUEUE = "returned to the queue"
     SUSPENSION_EXPIRED = "suspended for more than {maximum_seconds}, the maximum of this site"
     AGENT_LOST = "its agent has been lost for more than {minutes:minute}"
     AGENT_SILENT = (
@@ -351,6 +363,7 @@ class TextTemplate(Enum):
         "session {name} will be stopped at {ends_at} and returns to the queue: {parts}"
     )
     NOTICE_SESSION_REQUEUED = "session {name} starts again, because its agent was lost"
+    NOTICE_SESSION_RUNS_AGAIN = "session {name} runs again after its preemption"
     NOTICE_SESSION_PREEMPTED = "session {name} was stopped: {parts}"
     NOTICE_SESSION_CONTINUES = "session {name} continues to run: its preemption was cancelled"
     NOTICE_RUN_SUCCEEDED = "a run of pipeline {name} has succeeded"

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import unicodedata
 
-# Maximum per letter: more marks would cover adjacent lines. Thai and Vietnamese need up to three.
+# Maximum number of combining marks of a letter: more would cover adjacent lines. Thai and
+# Vietnamese need up to three.
 MAX_COMBINING_MARKS = 8
 
 # Embeddings, overrides and isolates (Unicode Standard Annex 9).
@@ -24,7 +25,7 @@ _SELECTORS = range(0xFE00, 0xFE10)
 
 
 def text_problem(text: str, *, is_multiline: bool = False) -> str:
-    """Return why a text must not be shown to other users, and what to do; empty if it is allowed.
+    """Return why a text must not be shown to other users, and what to do; "" if it is allowed.
 
     A joiner is accepted after a letter, mark, number or symbol if another character follows: emoji
     and several scripts need joiners.
@@ -57,7 +58,7 @@ def text_problem(text: str, *, is_multiline: bool = False) -> str:
 
 
 def file_name_problem(path: str) -> str:
-    """Return why a new file cannot be created at ``path``, and what to do; empty if it can.
+    """Return why a new file cannot be created at ``path``, and what to do; "" if it can be created.
 
     Only characters that break lines, control a terminal or reorder text are rejected. Other
     invisible characters are allowed, because existing files with such names must be uploadable.

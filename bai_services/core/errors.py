@@ -125,7 +125,7 @@ class Unavailable(BaiError):
 
 
 class WriteConflict(Unavailable):
-    """The database has rolled back a transaction because of another one; it can be repeated."""
+    """The database has rolled back a transaction because of a concurrent one; it can be retried."""
 
 
 def by_code() -> dict[str, type[BaiError]]:

@@ -15,7 +15,7 @@ MAX_LIMIT = 500
 MAX_OFFSET = 2**31
 MAX_SORT_FIELDS = 10
 MAX_FILTERS = 50
-# Rows are counted exactly up to this number or the end of the requested page, whichever is higher.
+# Number of rows up to which ``total`` is always exact; it is also exact up to the end of the page.
 MIN_EXACT_TOTAL = 1000
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 FIRST_RETRY = timedelta(seconds=30)
 MAX_RETRY = timedelta(hours=1)
-# The queue gives up a mail that it could not deliver for this time.
+# Time after which an undelivered mail is given up.
 DEFAULT_LIFETIME = timedelta(days=1)
 
 

@@ -42,7 +42,7 @@ class RefusalText(Enum):
     ONLY_NUMBERS_COMPARED = "{comparison} compares only numbers; {name} is a {kind}"
     UNKNOWN_PARAMETER = "there is no parameter {name!r}; parameters: {names}"
     PARAMETER_MISSING = "the parameter {name} needs a value"
-    CONTAINS_NOTHING = "{name} is a {kind}, which contains nothing"
+    CONTAINS_NOTHING = "{comparison} requires a list or a text; {name} is a {kind}"
     VERSION_IS_NOT = "version must be {version}"
     NO_TASKS = "tasks must have at least one task"
     NOT_A_LIST = "{key} must be a list of at most {limit}"
@@ -63,13 +63,13 @@ class RefusalText(Enum):
     PARAMETER_NAME = (
         "the name of a parameter must have 1 to 40 letters, digits and _, and begin with a letter"
     )
-    PARAMETER_TWICE = "there are two parameters {name}; case does not count"
+    PARAMETER_TWICE = "two parameters have the name {name}; case is ignored"
     NOT_A_PARAMETER = "{name!r} is not the name of a parameter with a value"
     TASK_NEEDS = "task {name} of kind {kind} needs {kind}"
     TASK_CANNOT_HAVE = "task {name} of kind {kind} cannot have {key}"
     TASK_WITHOUT_SESSION = (
-        "task {name} of kind {kind} has no session, so it can have neither its settings nor "
-        "for_each, inputs, outputs, retries, timeout or cache"
+        "task {name} of kind {kind} has no session, so it cannot have session settings, for_each, "
+        "inputs, outputs, retries, timeout or cache"
     )
     TASK_TWICE = "there are two tasks {name}"
     TOO_MANY_NEEDS = "the tasks have more than {limit} dependencies"
@@ -98,8 +98,8 @@ class RefusalText(Enum):
 
     # Pipelines: runs, schedules and triggers
     SAVED_BY_ROLE = (
-        "a user with the role {author} has saved pipeline {name}; with the role {role}, save it"
-        " yourself before you run it"
+        "pipeline {name} was saved by a user with the role {author}; because you have the role "
+        "{role}, save it yourself before you run it"
     )
     FILES_NOT_ACCEPTED = (
         "users with the role {names} can change the files of pipeline {name}, and its tasks "
@@ -211,7 +211,7 @@ class RefusalText(Enum):
     NOT_A_REPOSITORY = "{name!r} is not a repository such as team/python"
     NOT_AN_IMAGE_PATTERN = "{pattern!r} is not a pattern such as team/*:3.*"
     NOT_IN_PROJECT_OF_IMAGE = "you are not a member of the project of the image"
-    COMMIT_NOT_RUNNING = "session {name} is {status}; only running sessions are committed"
+    COMMIT_NOT_RUNNING = "session {name} is {status}; only running sessions can be committed"
     COMMIT_ONLY_INTERACTIVE = "only interactive sessions with one kernel can be committed"
     COMMIT_ONLY_IMAGES = "only sessions that run an image can be committed"
     RECIPES_DISABLED = "this installation does not build images from recipes"

@@ -179,7 +179,7 @@ def format_amount(slot: str, amount: int) -> str:
 
 
 def readable_amount(slot: str, amount: int) -> int:
-    """Round an amount down so that its text is short: memory from 64 MiB to whole MiB."""
+    """Round an amount down so that its text is short: memory of 64 MiB or more to whole MiB."""
     return amount // _MIB * _MIB if slot == MEM and amount >= 64 * _MIB else amount
 
 

@@ -182,8 +182,8 @@ def _with_is_true(element: Likely, compiler: Any, **more: Any) -> str:
 
 
 def _parameters(kinds: Mapping[str, Any]) -> dict[str, sa.BindParameter[Any]]:
-    # With the prefix, because SQLAlchemy would use a parameter with the name of a column as the
-    # column's new value.
+    # Without the prefix, SQLAlchemy would use a parameter with the name of a column as the column's
+    # new value.
     return {name: sa.bindparam(_PREFIX + name, type_=kind) for name, kind in kinds.items()}
 
 

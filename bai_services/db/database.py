@@ -46,7 +46,7 @@ class Database:
     """Opens transactions. Code inside a transaction must wait only for the database."""
 
     def __init__(self, url: str) -> None:
-        """Create the engines; ``url`` is for ``sqlite+aiosqlite`` or ``postgresql+psycopg``."""
+        """Create the engines; ``url`` names ``sqlite+aiosqlite`` or ``postgresql+psycopg``."""
         self.url = make_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._sqlite: sqlite_driver.Connections | None = None
@@ -98,7 +98,7 @@ class Database:
 
     @asynccontextmanager
     async def read_one_state(self) -> AsyncIterator[AsyncConnection]:
-        """Open a read-only transaction in which all statements see the same snapshot."""
+        """Open a read-only transaction; all its statements see the same snapshot."""
         with _translate_errors():
             async with self._engine.begin() as tx:
                 if tx.dialect.name == "postgresql":

@@ -45,7 +45,7 @@ class JoinColumns:
 
 @dataclass(frozen=True, slots=True)
 class ValueGroup:
-    """Values of a field for which there may be too many rows to sort.
+    """Values of a field that may select too many rows to sort.
 
     SQLite has no statistics (``ANALYZE`` is not run), so it could read these rows by the index of
     the field and sort them. A filter on values of one group disables that index on SQLite, so that
@@ -79,8 +79,7 @@ class Listing:
     # A condition must be true for at least one of these rows. The list cannot be sorted by such a
     # field.
     related: Mapping[str, JoinColumns] = field(default_factory=dict)
-    # Expressions by which a list is sorted instead of the columns, for example without regard to
-    # upper and lower case.
+    # Sort expressions that replace columns, for example to ignore upper and lower case.
     sorted_by: Mapping[str, sa.ColumnElement[Any]] = field(default_factory=dict)
 
     async def page(

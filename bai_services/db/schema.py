@@ -23,7 +23,7 @@ _LOCK = 7_318_202
 
 
 class MigrationFailed(Exception):
-    """The database was not migrated, and is unchanged; the message has the reason."""
+    """The migration failed and the database is unchanged; the message has the reason."""
 
 
 def upgrade(url: str, revision: str = "head") -> None:

@@ -141,10 +141,10 @@ class GatewayApp(Application):
     max_owner_requests = Integer(
         0,
         min=0,
-        help="Maximum number of connections of clients that wait for a response of the endpoints "
-        "of one owner or receive it. Further requests get 503, so that one owner cannot use up the "
-        "connections of the others. An owner also never has more of them than there are free "
-        "connections. 0: half of `max_connections`.",
+        help="Maximum number of client connections that wait for or receive a response of one "
+        "owner's endpoints. Further requests get 503, so that one owner cannot use up the "
+        "connections of other owners. An owner also never has more of these connections than there "
+        "are free connections. 0: half of `max_connections`.",
     ).tag(config=True)
     stop_grace_seconds = Integer(30, min=0, help="Seconds for running requests after SIGTERM.").tag(
         config=True
@@ -252,7 +252,7 @@ async def run_gateway(
     grace_seconds: float = 0,
     haproxy: Haproxy | None = None,
 ) -> None:
-    """Serve until ``stop`` is set; then wait for running requests and send their counters."""
+    """Serve until ``stop`` is set; then wait for running requests and send the last report."""
     routes = server.routes
     gateway_id = secrets.token_hex(8)
     health = HealthChecks(routes, lambda: replica_failed(), lambda: replicas_changed())

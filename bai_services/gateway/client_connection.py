@@ -46,7 +46,7 @@ class Server(Gateway, Protocol):
 
 
 class ClientConnection(asyncio.Protocol):
-    """Runs one request at a time; requests that are sent early wait."""
+    """Runs one request at a time; pipelined requests wait."""
 
     def __init__(self, server: Server) -> None:
         self.address = ""
@@ -85,7 +85,7 @@ class ClientConnection(asyncio.Protocol):
             if oldest is None:
                 transport.abort()
                 return
-            # Many idle clients, or those that send no request, must not lock out the others.
+            # Many clients that are idle or send no request must not lock out other clients.
             del self._server.idle[oldest]
             oldest.abort()
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)

@@ -104,12 +104,13 @@ class Gateway(Protocol):
 
     routes: Routes
     measures: Measures
-    prefix: bytes  # of paths, without a slash at the end
+    prefix: bytes  # path before the names of endpoints, without a slash at the end
     domain: bytes  # endpoints are also at NAME.DOMAIN; b"": no own host names
     is_behind_haproxy: bool
     max_connections: int
     max_owner_requests: int
-    running_requests: int  # of endpoints: they run, wait, or their beginning has not arrived yet
+    # Requests to endpoints that run, or wait for a replica or for the beginning of their prompt.
+    running_requests: int
 
     def drained(self) -> None: ...
 
@@ -256,7 +257,7 @@ class Exchange:
         return endpoint, token
 
     def _occupy(self, endpoint: Endpoint, token: Token | None) -> None:
-        """Count the request, then refuse it if it exceeds a limit of the owner or the endpoint."""
+        """Count the request, and refuse it if a limit of the owner or endpoint is exceeded."""
         owner, gateway = endpoint.owner, self._gateway
         limit = owner_limit(
             gateway.max_owner_requests, gateway.max_connections, gateway.running_requests
@@ -274,7 +275,7 @@ class Exchange:
             raise _too_large(endpoint.route.max_body_bytes)
 
     def _check_grpc(self, token: Token | None) -> None:
-        """Refuse a request for a gRPC server that HAProxy never forwards."""
+        """Refuse a request to a gRPC server if HAProxy would never forward the request."""
         if not self._request.is_grpc:
             reason = "the endpoint serves gRPC: requests need HTTP/2 and application/grpc"
         elif not self._gateway.is_behind_haproxy:
@@ -361,7 +362,9 @@ class Exchange:
         self._hold(data)
 
     def _hold(self, piece: bytes) -> bool:
-        """Keep bytes until a replica is connected; if too many, refuse the request (False)."""
+        """Keep bytes until a replica is connected. If there are too many, refuse the request and
+        return False.
+        """
         self._body.append(piece)
         self._held += len(piece)
         if self._held > MAX_HELD_BYTES:
@@ -482,7 +485,7 @@ class Exchange:
             if request.is_chunked and self._is_body_complete:
                 pieces.append(b"0\r\n\r\n")
             if self._held:
-                # Before the write, which may pause the reading again.
+                # Resume before the write, because the write may pause reading again.
                 self._release()
                 self._client.resume_reading()
         connection.write(b"".join(pieces))
@@ -559,7 +562,7 @@ class Exchange:
         self.flush()
         held = self._body
         self._release()
-        # Before the write, which may pause the reading again.
+        # Resume before the write, because the write may pause reading again.
         self._client.resume_reading()
         if self._connection is not None and held:
             self._connection.write(b"".join(held))
@@ -615,7 +618,9 @@ class Exchange:
         self._gateway.measures.request(self.endpoint.route.id, revision, seconds, is_error=is_error)
 
     def _end(self, *, is_reusable: bool) -> None:
-        """Release replica, token and place in the queue; once."""
+        """Release the replica, the token and the position in the queue; the second call does
+        nothing.
+        """
         if self._is_over:
             return
         self._is_over = True
@@ -715,7 +720,7 @@ _WITH_USAGE = frozenset({b"application/json", b"text/event-stream"})
 
 
 def _facts(headers: Headers) -> tuple[int | None, bytes, bool, bool]:
-    """Return length, media type, whether the body is compressed, and whether it has an end mark."""
+    """Return length, media type, whether the body is compressed, and whether its end is known."""
     length: int | None = None
     content_type, is_encoded, is_chunked = b"", False, False
     for name, value in headers:

@@ -79,8 +79,8 @@ def named_by_connection(headers: Headers) -> frozenset[bytes]:
 
 
 def canonical(name: bytes) -> bytes:
-    """Return a header name in lower case, with ``-`` for ``_``: WSGI servers do not distinguish
-    them.
+    """Return a header name in lower case, with ``-`` for ``_``, because WSGI servers treat both
+    alike.
     """
     lower = name.lower()
     return lower.replace(b"_", b"-") if b"_" in lower else lower

@@ -16,19 +16,19 @@ MAX_OWNER_HELD_BYTES = 64 * 1024 * 1024
 WRITE_BUFFER_BYTES = 256 * 1024
 # Time for the line and headers of a request, from its first byte or from the connection.
 HEAD_SECONDS = 10.0
-# A connection without a request is closed after this time.
+# Time after which a connection without a request is closed.
 IDLE_SECONDS = 75.0
-# A body may take this time, and one second more for each BODY_BYTES_PER_SECOND received.
+# Time limit for a body, to which one second is added for each BODY_BYTES_PER_SECOND received.
 BODY_SECONDS = 60.0
 BODY_BYTES_PER_SECOND = 1000
-# The connection of a client is closed if the client has read less than STALLED_BYTES in this time
-# although more is available: it would occupy a replica.
+# Interval in which a client must read at least STALLED_BYTES of the available bytes. A slower
+# client would occupy a replica, so its connection is closed.
 STALLED_SECONDS = 60.0
 STALLED_BYTES = 60_000
-# A websocket without any byte for this time is closed.
+# Time without any byte after which a websocket is closed.
 WEBSOCKET_IDLE_SECONDS = 3600.0
 CONNECT_SECONDS = 5.0
-# Connections to replicas are reused for this time. Servers close idle connections after 5 s or
+# Maximum idle time of a reused connection to a replica. Servers close idle connections after 5 s or
 # more, and a request on a closing connection would be lost.
 REUSE_SECONDS = 2.0
 MAX_IDLE_CONNECTIONS = 64  # for each replica

@@ -1,4 +1,4 @@
-"""Routes from the manager and reports to it."""
+"""Routes from the manager, and reports to the manager."""
 
 from __future__ import annotations
 

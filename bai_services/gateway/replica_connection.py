@@ -117,7 +117,7 @@ class ReplicaConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         sink = self._sink
         if sink is None:
-            # Bytes arrived without a request, so the connection cannot be reused.
+            # The replica sent bytes without a request, so the connection cannot be reused.
             self._is_broken = True
             self.close()
             return

@@ -159,7 +159,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.requests = 0  # running, waiting, or with an incomplete head
-        self.held_bytes = 0  # of bodies, for requests without a replica
+        self.held_bytes = 0  # bytes of bodies that are buffered for requests without a replica
 
 
 class Endpoint:

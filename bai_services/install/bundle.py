@@ -48,7 +48,7 @@ def make_bundle(target: Path, wheel: Path, extras: Sequence[str], images: Sequen
     InvalidRequest
         If ``wheel`` is not a wheel of bai-hub.
     Unavailable
-        If pip fails, or the Docker engine has not all images.
+        If pip fails, or the Docker engine lacks an image.
     """
     if target.exists():
         raise Conflict(f"{target} exists already")

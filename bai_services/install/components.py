@@ -161,7 +161,7 @@ def environment(
         return {**inherited, "CONFIGPROXY_AUTH_TOKEN": home.secret("proxy").read_text()}
     urls = addresses(installation, address)
     hosts = installation.storage_hosts()
-    # The unit of the gateway hides the other secrets.
+    # The gateway's systemd unit makes the files of the other secrets inaccessible.
     is_gateway = component is Component.GATEWAY
     secrets = for_gateway(_SECRET_FILES) if is_gateway else _SECRET_FILES
     variables = {

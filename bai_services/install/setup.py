@@ -137,7 +137,8 @@ async def create_database(
         if admin is None or await find_superadmin(manager, caller) is not None:
             return False
         await ensure_prerequisites(manager, caller, admin.domain)
-        # Create them before the administrator, so that the next init completes an interrupted one.
+        # Create the administrator last: after an interruption, the next init then creates the
+        # missing defaults, too.
         await _create_defaults(manager, caller, installation, admin.domain)
         await create_first_admin(manager, asdict(admin))
         return True

@@ -143,7 +143,13 @@ class Manager:
             self.scheduling.lease,
         )
         self.cluster = cluster_services(
-            context, settings, self.sessions, self.scheduling, self.accounts.projects, times
+            context,
+            settings,
+            self.sessions,
+            self.scheduling,
+            self.accounts.projects,
+            times=times,
+            hosts=self.folders.storage_hosts,
         )
         self.overflow_rules = OverflowRules(
             context, OverflowStore(database), self.accounts.projects, self.cluster.resource_groups
@@ -238,7 +244,7 @@ class Manager:
         return await self.serving.runner.drain(session_id, reason)
 
     async def _prepare_for_preemption(self, session_id: str, seconds: float) -> None:
-        """Let a replica finish its requests, and another session save its state."""
+        """Let a replica finish its requests; let any other session save its state."""
         reason = TextTemplate.REPLICA_PREEMPTED.text()
         if await self.serving.runner.drain(session_id, reason) is None:
             await self.sessions.suspensions.prepare_for_preemption(session_id, seconds)

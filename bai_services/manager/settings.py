@@ -56,7 +56,7 @@ class Settings:
     hub_token: str = field(repr=False)
     agent_token: str = field(repr=False)
     gateway_token: str = field(repr=False)
-    # Token with which Prometheus reads the metrics; empty: Prometheus needs a monitor's token.
+    # Token for Prometheus to read the metrics; empty: Prometheus needs a monitor's token.
     metrics_token: str = field(default="", repr=False, kw_only=True)
     key: bytes = field(repr=False)  # Fernet key that encrypts secrets in the database
     hub_api_url: str = ""
@@ -128,7 +128,7 @@ class Settings:
     registry_reach: AllowedTargets = AllowedTargets()
     # Name of the image registry to which custom images are pushed; empty: they stay on the agent.
     commit_registry: str = ""
-    # Largest changes of a session that a custom image may contain; 0: no limit.
+    # Maximum size of the changes of a session in a custom image; 0: no limit.
     commit_max_bytes: int = 20 * 2**30
     # Whether users may build custom images from recipes, and the maximum time of a build.
     builds_recipes: bool = False

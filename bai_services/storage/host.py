@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from bai_services.core.cluster.storage_checks import MARKER_FILE
 from bai_services.core.errors import InvalidRequest, NotFound, StorageFull, Unavailable
 from bai_services.core.folders.entries import Entry, Unpacked
 from bai_services.core.folders.vfolders import NO_PRECONDITION, Precondition
@@ -97,6 +98,8 @@ class StorageHost:
         self.backend = backend
         self.capabilities: frozenset[Capability] = frozenset()
         self.health = Health(HostStatus.GONE, "not checked yet", 0, 0, datetime.now(UTC))
+        # Content of the file with which agents recognize the file system; "" if it is unknown.
+        self.marker = ""
         self._root = backend.root.absolute()
         self._shared_gid = shared_gid
         self._opener = opener or safe_paths.best_opener()
@@ -422,6 +425,7 @@ class StorageHost:
     def _probe(self) -> tuple[HostStatus, str, int, int]:
         if not self.capabilities:
             self._prepare()
+        self.marker = self._read_marker()
         stats = os.statvfs(self._root)
         total, free = stats.f_blocks * stats.f_frsize, stats.f_bavail * stats.f_frsize
         if stats.f_flag & os.ST_RDONLY:
@@ -431,6 +435,21 @@ class StorageHost:
         if free < MIN_FREE_BYTES:
             return HostStatus.FULL, f"{free} bytes are left", total, free
         return HostStatus.READY, "", total, free
+
+    def _read_marker(self) -> str:
+        """Return the content of the marker; create it if necessary, "" if that is not possible."""
+        path = self._root / MARKER_FILE
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                return path.read_text()
+            # Another manager may do the same; both read the remaining file in their next probe.
+            content = str(uuid.uuid4())
+            new = self._root / f"{MARKER_FILE}.{content}"
+            new.write_text(content)
+            new.rename(path)
+        except (OSError, UnicodeDecodeError):
+            return ""
+        return content
 
     def _create(self, location: Location) -> None:
         self.backend.create(self._scope_path(location.scope))

@@ -21,7 +21,7 @@ _libc.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, 
 _SYNC_FILE_RANGE_WRITE = 2
 _FICLONE = 0x40049409
 _CHUNK_BYTES = 8 * 2**20
-# Blocks of zeros of this size become holes.
+# Size of the blocks of zeros that become holes.
 HOLE_BYTES = 64 * 2**10
 _ZEROS = bytes(HOLE_BYTES)
 # The unit of ``st_blocks`` on every file system.

@@ -13,7 +13,7 @@ from .streams import Data, Event, Finished, Opened, Reset, Streams, Writable
 
 # Keepalive interval: shorter than the idle timeout of common proxies.
 PING_SECONDS = 25.0
-# A websocket on which no message arrives for this time is considered lost.
+# Time without a message after which a websocket is considered lost.
 SILENCE_SECONDS = 70.0
 
 Connect = Callable[["Stream", str], Awaitable[None]]

@@ -82,9 +82,10 @@ def test_tls_endpoint_needs_the_certificate_of_the_client(
     monkeypatch: pytest.MonkeyPatch,
     bridge: str,
 ) -> None:
-    # With these variables, `requests` ignores the certificates that Docker's client passes to it.
+    # The certificates of other services must not replace those of the engine.
+    others = str(write_certificate(tmp_path / "others")[0])
     for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
-        monkeypatch.delenv(variable, raising=False)
+        monkeypatch.setenv(variable, others)
     if (program := shutil.which("dockerd")) is None:
         skip_or_fail("docker", ComponentMissing("dockerd is missing (scripts/testbed install)"))
     server, key = write_certificate(tmp_path / "server")

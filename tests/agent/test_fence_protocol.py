@@ -163,7 +163,7 @@ class World:
         self.status, self.agent, self.attempt = Status.PENDING, "", self.attempt + 1
 
     def step(self) -> None:
-        """Let the manager look for lost agents, and act."""
+        """Let the manager detect lost agents, and act."""
         for name, at in self.heartbeats.items():
             if name not in self.signed_off and self.times.silent_seconds(name, at) > DEADLINE:
                 self.lost.add(name)

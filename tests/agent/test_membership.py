@@ -175,7 +175,7 @@ async def test_failed_check_prevents_the_join(api: Api, machine: Machine, tmp_pa
     assert [one["used_at"] for one in items] == [None]
 
 
-def test_url_of_hub_or_manager() -> None:
+def test_manager_url_is_derived_from_the_url_of_a_hub_or_manager() -> None:
     assert manager_url("https://hub.example.org/") == "https://hub.example.org/services/bai"
     assert manager_url("http://h:81/x/services/bai") == "http://h:81/x/services/bai"
     for text in ("hub.example.org", "ftp://h", "https://a@h", "https://h/?x"):

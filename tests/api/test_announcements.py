@@ -71,6 +71,30 @@ async def test_invalid_announcement_is_rejected(api: Api, body: dict[str, str]) 
         await admin.post("/announcements", body)
 
 
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [("/announcements", {"title": "x"}), ("/maintenances", {"reason": "x"})],
+)
+async def test_period_cannot_end_in_the_past(api: Api, path: str, fields: dict[str, str]) -> None:
+    admin, clock = await api.client("admin"), api.world.clock
+    past = {
+        "starts_at": (clock() - timedelta(hours=2)).isoformat(),
+        "ends_at": (clock() - timedelta(hours=1)).isoformat(),
+    }
+    with pytest.raises(InvalidRequest, match="ends_at is in the past"):
+        await admin.post(path, {**fields, **past})
+    made = await admin.post(path, {**fields, "starts_at": past["starts_at"]})
+    with pytest.raises(InvalidRequest, match="ends_at is in the past"):
+        await admin.patch(f"{path}/{made['id']}", {"ends_at": past["ends_at"]})
+    # Ends it now, by the clock of the administrator.
+    slow = (clock() - timedelta(minutes=4)).isoformat()
+    ended = await admin.patch(f"{path}/{made['id']}", {"ends_at": slow})
+    clock.advance(hours=1)
+    # An ended period can still be changed otherwise.
+    (name,) = fields
+    await admin.patch(f"{path}/{made['id']}", {name: "y", "ends_at": ended["ends_at"]})
+
+
 async def test_update_is_in_the_audit_log_and_dismissed_announcement_can_be_deleted(
     api: Api,
 ) -> None:

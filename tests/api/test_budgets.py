@@ -22,7 +22,7 @@ ONE_PER_MINUTE = {"currency": "EUR", "prices": [{"slot": "sessions", "per_hour":
 SMALL = {"resources": {"cpu": "1", "mem": "1g"}}
 
 
-def test_month_in_a_time_zone_with_daylight_saving_time() -> None:
+def test_month_begins_at_local_midnight_across_daylight_saving_time() -> None:
     zone = ZoneInfo("Europe/Berlin")
     assert month_of(datetime(2026, 10, 25, 12, tzinfo=UTC), zone) == (
         datetime(2026, 9, 30, 22, tzinfo=UTC),
@@ -100,7 +100,13 @@ async def test_spent_budget_warns_and_blocks_new_starts(api: Api) -> None:
     snapshot = await queue.snapshot(api.world.clock())
     assert run_pass(snapshot).decisions == ()
     (pending,) = snapshot.pending
-    assert str(pending.blocked_reason) == "the budget of project default (10) is spent"
+    assert str(pending.blocked_reason) == "the budget of project default (10 EUR) is spent"
+    await api.world.manager.scheduling.scheduler.run_pass()
+    (reason,) = (await user.get("/sessions/second"))["reasons"]
+    assert reason["check"] == "budget"
+    why = await user.get("/sessions/second/why")
+    failed = {check["check"] for check in why["checks"] if not check["passed"]}
+    assert (failed, why["sooner"]) == ({"budget"}, [])
     # The running session continues.
     assert (await user.get("/sessions/first"))["status"] == Status.RUNNING
     entries = (await admin.get("/audit-log", action="budget.reached"))["items"]
@@ -109,6 +115,31 @@ async def test_spent_budget_warns_and_blocks_new_starts(api: Api) -> None:
     await admin.patch(f"/budgets/{made['project_id']}", {"amount": 100})
     decisions = run_pass(await queue.snapshot(api.world.clock())).decisions
     assert len((await queue.commit(decisions, api.world.clock(), None)).placed) == 1
+
+
+async def test_fixed_budget_cannot_end_in_the_past(api: Api) -> None:
+    past = (api.world.clock() - timedelta(hours=1)).isoformat()
+    with pytest.raises(InvalidRequest, match="ends_at is in the past"):
+        await make(api, ends_at=past)
+    made = await make(api)
+    admin = await api.client("admin")
+    with pytest.raises(InvalidRequest, match="ends_at is in the past"):
+        await admin.patch(f"/budgets/{made['project_id']}", {"ends_at": past})
+
+
+async def test_spent_budget_has_zero_left_and_not_minus_zero(api: Api) -> None:
+    user = await api.client("user")
+    made = await make(api, amount=0.07)
+    first = await user.post("/sessions", {"name": "first", **SMALL})
+    await run(api, first["id"])
+    # The cost is 0.07 EUR, as the sum of parts that are not exact.
+    admin = await api.client("admin")
+    price = {"slot": "sessions", "per_hour": 84.0000001}
+    await admin.put("/usage-prices", {"currency": "EUR", "prices": [price]})
+    api.world.clock.advance(seconds=3)
+    await api.world.manager.usage.budget_watch.step()
+    shown = await user.get(f"/budgets/{made['project_id']}")
+    assert (str(shown["spent"]), str(shown["left"])) == ("0.07", "0.0")
 
 
 @pytest.mark.both_databases
@@ -248,7 +279,7 @@ async def test_month_of_a_budget_is_the_month_of_reports(api: Api) -> None:
     assert spent == pytest.approx(month["cost"])
 
 
-async def test_permissions_and_validation(api: Api) -> None:
+async def test_budget_changes_need_permission_version_and_valid_values(api: Api) -> None:
     made = await make(api)
     user, admin = await api.client("user"), await api.client("admin")
     path = f"/budgets/{made['project_id']}"

@@ -62,6 +62,36 @@ async def test_pending_session_names_the_maintenance(api: Api) -> None:
     assert reason["coded"]["values"] == {"reason": "new disks"}
 
 
+async def test_read_only_maintenance_refuses_sessions_of_users_and_queues_those_of_superadmins(
+    api: Api,
+) -> None:
+    admin, user = await api.client("admin"), await api.client("user")
+    await FakeAgent(api.agent).beat()
+    later = (api.world.clock() + timedelta(minutes=1)).isoformat()
+    read_only = {"mode": "read-only", "reason": "disks", "starts_at": later}
+    await admin.post("/maintenances", {**read_only, "ends_at": "2999-01-01T00:00Z"})
+    await admin.post("/maintenances", {"mode": "drain", "reason": "drain"})
+
+    async def rejecting(name: str) -> list[str]:
+        shown = (await (await api.client(name)).get("/maintenances/current"))["items"]
+        return [each["reason"] for each in shown if each["rejects_changes"]]
+
+    assert await rejecting("user") == []
+    api.world.clock.advance(minutes=1)
+    roles = ("user", "domain-admin", "monitor", "admin")
+    assert [await rejecting(name) for name in roles] == [["disks"]] * 3 + [[]]
+    request = {"name": "my-lab", "resources": {"cpu": 1, "mem": "1g"}}
+    message = "read-only until 2999-01-01T00:00:00.00:00: disks"
+    for send in ("/sessions", "/bulk-sessions"):
+        body = request if send == "/sessions" else {"sessions": [request]}
+        with pytest.raises(Unavailable, match=message):
+            await user.post(send, body)
+    await admin.post("/sessions", request)
+    await api.world.manager.scheduling.scheduler.run_pass()
+    (reason,) = (await admin.get("/sessions/my-lab"))["reasons"]
+    assert reason["check"] == "maintenance"
+
+
 async def test_read_only_maintenance_rejects_changes_of_users(api: Api) -> None:
     admin, user = await api.client("admin"), await api.client("user")
     start = (api.world.clock() + timedelta(minutes=1)).isoformat()

@@ -69,7 +69,10 @@ async def test_idle_session_is_shown_kept_alive_and_replayed(
     info = await bai("session", "info", "my-lab", by="user")
     assert "idle-utilization: cpu_util 1% (threshold 5%)" in " ".join(info.stdout.split())
     kept = await bai("session", "keep-alive", "my-lab", by="user")
-    assert kept.stdout == "my-lab has no idle timeout; 2 keep-alives left for idle-cpu\n"
+    assert kept.stdout == (
+        "my-lab is kept alive: the window of idle checker idle-cpu begins again, 2 keep-alives "
+        "left\n"
+    )
     out = await bai("session", "exclude-idle-checks", "my-lab", by="user")
     assert out.stdout == "my-lab is excluded from idle-cpu\n"
     again = await bai("session", "exclude-idle-checks", "my-lab", "--undo", by="user")

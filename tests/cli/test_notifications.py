@@ -37,7 +37,7 @@ async def test_settings_are_changed(bai: Bai) -> None:
     assert failed.code != 0 and "not a time" in failed.stderr
 
 
-async def test_webhook_of_an_administrator(bai: Bai) -> None:
+async def test_webhook_of_an_administrator_is_created_tested_and_removed(bai: Bai) -> None:
     url = "https://name.invalid/hook?token=hidden"
     made = await bai(
         "admin", "webhook", "create", url, "--scope", "all", "--event", "agent-lost", "--json"

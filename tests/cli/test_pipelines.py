@@ -88,7 +88,9 @@ async def test_pipeline_of_elyra_is_converted(bai: Bai, api: Api, tmp_path: Path
     assert "not a pipeline of Elyra" in (await bai("pipeline", "convert", file)).stderr
 
 
-async def test_schedule_of_a_pipeline(bai: Bai, api: Api, tmp_path: Path) -> None:
+async def test_schedule_of_a_pipeline_is_created_changed_and_deleted(
+    bai: Bai, api: Api, tmp_path: Path
+) -> None:
     await api.world.manager.folders.start()
     file = tmp_path / "asks.yaml"
     file.write_text(DEFINITION)
@@ -113,7 +115,9 @@ async def test_schedule_of_a_pipeline(bai: Bai, api: Api, tmp_path: Path) -> Non
     assert "no schedules" in (await bai(*command, "list", by="user")).stderr
 
 
-async def test_trigger_of_a_pipeline(bai: Bai, api: Api, tmp_path: Path) -> None:
+async def test_trigger_of_a_pipeline_is_created_changed_and_deleted(
+    bai: Bai, api: Api, tmp_path: Path
+) -> None:
     await api.world.manager.folders.start()
     file = tmp_path / "asks.yaml"
     file.write_text(DEFINITION)

@@ -22,6 +22,8 @@ async def test_schedule_is_created_listed_changed_and_removed(bai: Bai, api: Api
         "mon-fri 19:00",
         5,
     )
+    info = await bai("schedule", "info", "work", by="user")
+    assert re.search(r"request +resources: 1 CPU, 1 GiB\n", info.stdout)
     listed = await bai("schedule", "ls", by="user")
     assert "work" in listed.stdout
     changed = await bai("schedule", "set", "work", "--stop", "none", "--json", by="user")
@@ -50,8 +52,11 @@ async def test_budget_is_set_by_an_administrator_and_shown_to_members(bai: Bai) 
     assert (made.document["amount"], made.document["mode"]) == (100.25, "block")
     wrong = await bai("admin", "budget", "update", "default/default", "--amount", "1.005")
     assert "is not a number with at most two decimal places" in wrong.stderr
+    await bai("admin", "price", "set", "cpu=1", "--currency", "EUR")
     shown = await bai("budget", by="user")
-    assert "default" in shown.stdout
+    assert re.search(r"default +100\.25 EUR +0\.00 EUR +100\.25 EUR", shown.stdout)
+    listed = await bai("admin", "budget", "list")
+    assert re.search(r"default +default +100\.25 EUR +0\.00 EUR +100\.25 EUR", listed.stdout)
     old = await bai(
         "admin", "budget", "update", "default/default", "--amount", "50", "--version", "7"
     )

@@ -21,7 +21,7 @@ from .conftest import Bai
 from .test_golden import compare, normalized
 
 
-async def test_endpoint_from_creation_to_deletion(bai: Bai, api: Api, tmp_path: Path) -> None:
+async def test_endpoint_is_created_changed_and_deleted(bai: Bai, api: Api, tmp_path: Path) -> None:
     await FakeAgent(api.agent).beat()
     made = await bai(
         "service", "create", "hello", "--variant", "cmd", "--command", "serve", "--replicas", "2",
@@ -58,7 +58,7 @@ async def test_endpoint_from_creation_to_deletion(bai: Bai, api: Api, tmp_path: 
         "resources": {"cpu": "1", "mem": "1g"},
         "environ": {"SEED": "1"},
     }
-    assert "3 replicas" in (await bai("service", "scale", "hello", "3", by="user")).stdout
+    assert "hello: 3" in (await bai("service", "scale", "hello", "3", by="user")).stdout
     assert (await bai("service", "rollback", "hello", "1", by="user")).code == 0
     assert (await bai("service", "promote", "hello", by="user")).code != 0
     assert "paused" in (await bai("service", "pause", "hello", by="user")).stdout
@@ -81,7 +81,7 @@ async def test_endpoint_from_creation_to_deletion(bai: Bai, api: Api, tmp_path: 
     assert (await bai("service", "rm", "hello", by="user")).code == 0
 
 
-async def test_autoscaling(bai: Bai, api: Api) -> None:
+async def test_autoscaling_rule_is_set_shown_and_changed(bai: Bai, api: Api) -> None:
     await FakeAgent(api.agent).beat()
     words = ["--variant", "cmd", "--command", "serve", "-r", "cpu=1", "-r", "mem=1g"]
     both = await bai(
@@ -122,7 +122,10 @@ async def test_autoscaling(bai: Bai, api: Api) -> None:
     replicas = (await bai("service", "replicas", "chat", "--json", by="user")).document["items"]
     phases = await bai("service", "history", "chat", replicas[0]["id"], by="user")
     assert "starting" in phases.stdout
-    assert "gets 1 replicas" in (await bai("service", "scale", "chat", "1", by="user")).stdout
+    assert (
+        "replicas of endpoint chat: 1"
+        in (await bai("service", "scale", "chat", "1", by="user")).stdout
+    )
     shown = await bai("service", "info", "chat", "--json", by="user")
     assert shown.document["scaling"] is None
 
@@ -171,7 +174,7 @@ async def test_measure_and_periods_of_a_rule(bai: Bai, api: Api) -> None:
     assert shown["scaling"]["schedule"] == []
 
 
-async def test_usage_report_of_endpoints(bai: Bai, api: Api) -> None:
+async def test_usage_of_endpoints_is_reported(bai: Bai, api: Api) -> None:
     empty = await bai("service", "usage-report", by="user")
     assert (empty.code, "no requests in this period" in empty.stderr) == (0, True)
     user = await api.client("user")

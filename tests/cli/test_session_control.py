@@ -146,9 +146,16 @@ async def test_keep_alive_prints_the_end_of_the_idle_timeout(
     update = ("admin", "keypair-policy", "update", "default", "--idle-timeout-seconds", "600")
     assert (await bai(*update, by="admin")).code == 0
     kept = (await bai("session", "keep-alive", "lab1", "--json", by="user")).document
+    told = (await bai("session", "keep-alive", "lab1", by="user")).stdout
+    until = r"it stops in (9|10) min \(20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\) unless it is used"
+    assert re.fullmatch(rf"lab1 is kept alive: {until}\n", told)
     shown = (await bai("session", "info", "lab1", "--json", by="user")).document
     assert shown["idle_ends_at"] == kept["idle_ends_at"] is not None
-    assert "Idle stop  in 9 min" in (await bai("session", "info", "lab1", by="user")).stdout
+    # The same text in both commands, and the time of the stop once.
+    info = " ".join((await bai("session", "info", "lab1", by="user")).stdout.split())
+    listed = (await bai("session", "ls", by="user")).stdout
+    stop = "in 9 min: idle-timeout: at most 10min without use, the limit of keypair policy default"
+    assert (f"Stops {stop}" in info, info.count("in 9 min"), stop in listed) == (True, 1, True)
     every = await bai("session", "info", "lab1", "-v", by="user")
     assert "idle_ends_at" in every.stdout
 

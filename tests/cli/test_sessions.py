@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from bai_services.cli import output
-from bai_services.cli.sessions.info import coming_stop, status_text, stop_text
+from bai_services.cli.sessions.info import (
+    coming_stop,
+    status_detail,
+    status_text,
+    stop_text,
+)
 from bai_services.cli.sessions.wait_reasons import position_and_reasons
 from bai_services.cli.sessions.waiting import (
     _LiveLine,
@@ -207,6 +212,38 @@ async def test_timeout_option_waits_and_fails_when_the_timeout_expires(
     assert len((await bai("session", "ls", "--json", by="user")).document["items"]) == 1
 
 
+async def test_new_session_that_has_to_wait_says_why(bai: Bai, api: Api, agent: FakeAgent) -> None:
+    big = ("-r", "cpu=6", "-r", "mem=1g")
+    await bai("session", "create", "big1", *big, by="user")
+    made = await bai("session", "create", "big2", *big, by="user")
+    reason = "needs cpu=6, at most 2 free on one agent"
+    assert made.stdout.startswith("big2 is PENDING\n")
+    # The list and the screen of the session have the same text.
+    listed = await bai("session", "ls", "big2", by="user")
+    shown = await bai("session", "info", "big2", by="user")
+    for done in (made, listed, shown):
+        assert reason in done.stdout
+    # With this option, the command does not wait for a scheduling pass.
+    queued = await bai("session", "create", "big3", *big, "--enqueue-only", by="user")
+    assert queued.stdout.startswith("big3 is PENDING\n  Next")
+
+
+@pytest.mark.parametrize("status", ["PENDING", "TERMINATING", "RUNNING"])
+def test_state_of_a_session_is_one_text(status: str) -> None:
+    stops_at = (datetime.now(UTC) + timedelta(seconds=45.5)).isoformat()
+    preemption = {"stops_at": stops_at, "mode": "reschedule", "reason": "preempted"}
+    session = {
+        "status": status,
+        "resource_group": "gpu",
+        "reasons": [],
+        "status_info": "preempted",
+        "preemption": preemption,
+        "end_rule": None,
+    }
+    running = "stops in 45 s, then waits in the queue: preempted"
+    assert status_detail(session) == (running if status == "RUNNING" else "preempted")
+
+
 async def test_rm_stops_no_session_if_a_name_does_not_exist(
     bai: Bai, api: Api, agent: FakeAgent
 ) -> None:
@@ -386,7 +423,8 @@ def test_interactive_session_that_a_rule_stops_has_not_failed() -> None:
 def test_list_shows_the_stops_of_the_next_half_hour(seconds: float, shown: str) -> None:
     ends_at = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
     rule = {"ends_at": ends_at, "reason": "idle"}
-    assert coming_stop({"preemption": None, "end_rule": rule}) == shown
+    session = {"status": "RUNNING", "preemption": None, "end_rule": rule}
+    assert coming_stop(session) == shown
 
 
 def test_announced_stop_has_its_time_and_reason() -> None:

@@ -15,7 +15,7 @@ def lines_of(answer: CompletedCommand) -> list[str]:
     return [" ".join(line.split()) for line in answer.stdout.splitlines() if line.strip()]
 
 
-async def test_reports_and_prices(bai: Bai, api: Api, agent: FakeAgent) -> None:
+async def test_prices_are_set_and_reports_show_costs(bai: Bai, api: Api, agent: FakeAgent) -> None:
     set_prices = ("admin", "price", "set", "cpu=0.5", "gold/cpu=2", "--currency", "EUR")
     assert (await bai(*set_prices)).code == 0
     listed = await bai("admin", "price", "list")

@@ -121,7 +121,7 @@ def test_chain_in_parts_equals_the_chain_at_once(count: int, data: st.DataObject
         ),
     ],
 )  # fmt: skip
-def test_changed_values(before: Any, after: Any, changes: Any) -> None:
+def test_changed_values_are_returned_without_secrets(before: Any, after: Any, changes: Any) -> None:
     assert changed_values(before, after) == {"fields": sorted(after), "changes": changes}
 
 

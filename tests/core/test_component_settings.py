@@ -1,4 +1,4 @@
-"""What is shown of settings that the Hub and agents report."""
+"""Displayed values of the settings that the Hub and agents report."""
 
 from __future__ import annotations
 

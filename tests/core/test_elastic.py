@@ -199,8 +199,8 @@ def test_growth_takes_everything_that_fits(cluster: Cluster) -> None:
 
 
 def smallest_loss(cluster: Cluster, waiting: WaitingSession) -> float | None:
-    """Return the smallest loss with which a session can start, by trying all sizes of the others;
-    None if it cannot start.
+    """Return the smallest loss with which a waiting session can start; None if it cannot start. All
+    sizes of the elastic sessions are tried.
     """
     sessions, agents, headroom, _ = cluster
     best: float | None = None
@@ -238,7 +238,7 @@ def smallest_loss(cluster: Cluster, waiting: WaitingSession) -> float | None:
 
 
 def crowded(random: Random) -> Cluster:
-    """Return a cluster in which one session waits, and others must usually shrink for it."""
+    """Return a cluster with a waiting session for which elastic sessions must usually shrink."""
     sessions = []
     for number in range(4):
         low, share = random.randint(1, 4) * CORE, random.randint(1, 10) * 50

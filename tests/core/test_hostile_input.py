@@ -58,6 +58,7 @@ from bai_services.core.cluster import (
 from bai_services.core.cluster import (
     model as cluster,
 )
+from bai_services.core.cluster.storage_checks import storage_problems
 from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.folders import mounts
 from bai_services.core.folders import storage_hosts as hosts
@@ -231,6 +232,7 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: findings.findings_from_json([t, {"level": t}]),
     ],
     "cluster.joining.check_credential": [joining.check_credential],
+    "cluster.storage_checks.storage_problems": [lambda t: storage_problems(["a"], {"a": t, t: t})],
     "cluster.model.check_agent_id": [cluster.check_agent_id],
     "cluster.model.check_device": [
         lambda t: cluster.check_device(t, "cuda"),
@@ -664,8 +666,11 @@ NOT_FROM_USERS = {
     "cluster.doctor.check_node",
     "cluster.doctor.compare_engines",
     "cluster.doctor.compare_status",
+    "cluster.doctor.compare_storage",
     "cluster.doctor.compare_versions",
     "cluster.doctor.unreachable_endpoint",
+    # The response of the manager to an agent.
+    "cluster.storage_checks.StorageCheck.from_json",
     "installation.findings.error",
     "installation.findings.ok",
     "installation.findings.validity",
@@ -747,6 +752,7 @@ NOT_FROM_USERS = {
     "operations.component_settings.reported",
     "operations.component_settings.setting_text",
     "operations.configuration.configured",
+    "operations.periods.require_not_past",
     "scheduling.elastic.within_quotas",
     "scheduling.preemption.texts.preemption_text",
     "usage.model.HourTotals.keep_measured",

@@ -64,7 +64,9 @@ def test_only_as_many_images_as_needed_are_evicted_the_least_recently_used_first
         pytest.param({"py:1": ""}, "sha256:b", False, id="built on the machine"),
     ],
 )
-def test_agents_that_lack_an_image(digests: dict[str, str], digest: str, expected: bool) -> None:
+def test_agent_lacks_an_image_that_is_absent_or_has_another_digest(
+    digests: dict[str, str], digest: str, expected: bool
+) -> None:
     def agent(engine: str, architecture: str) -> AgentImages:
         return AgentImages("a", "g", engine, architecture, "ALIVE", digests)
 
@@ -77,7 +79,9 @@ def test_agents_that_lack_an_image(digests: dict[str, str], digest: str, expecte
     ("registered", "on_agent", "expected"),
     [("a", "a", True), ("a", "b", False), ("", "a", None), ("a", "", None)],
 )
-def test_digest_state(registered: str, on_agent: str, expected: bool | None) -> None:
+def test_digest_is_current_only_if_both_digests_are_known_and_equal(
+    registered: str, on_agent: str, expected: bool | None
+) -> None:
     assert digest_state(registered, on_agent) is expected
 
 

@@ -86,7 +86,7 @@ def test_missing_machines_are_started() -> None:
     assert decided(demand=3) == Decision(3)
     # A machine that is coming serves a part of the demand.
     assert decided(machine(S.STARTING), machine(S.REQUESTED, "m2"), demand=3).starts == 1
-    # A machine with an agent that has just joined does, too.
+    # So does a machine whose agent has just joined.
     assert decided(machine(S.RUNNING, age=5, idle_since=ago(5)), demand=1).starts == 0
     assert decided(machine(S.RUNNING, age=50, idle_since=ago(50)), demand=1).starts == 1
     assert decided(minimum=2).starts == 2
@@ -103,7 +103,7 @@ def test_missing_machines_are_started() -> None:
         pytest.param({"maximum": 90}, 0, None, 9, None, id="enough"),
     ],
 )
-def test_limits(
+def test_number_of_started_machines_is_limited(
     options: dict[str, int], recent: int, failed_ago: int | None, starts: int, limit: Limit | None
 ) -> None:
     failed = None if failed_ago is None else ago(failed_ago)

@@ -121,17 +121,17 @@ def test_a_project_setup_does_not_run_code_of_a_lower_role(
     ["", "vimrc", "../.x", ".a/../b", "/.a", ".a//b", ".a/", ".ssh", ".ssh/authorized_keys"]
     + [".config", ".local", ".jupyter", ".terminfo", ".bai", ".a b", ".ä", ".a\n", "." + "x" * 300],
 )
-def test_invalid_paths(path: str) -> None:
+def test_invalid_path_of_a_dotfile_is_rejected(path: str) -> None:
     with pytest.raises(InvalidRequest):
         check_path(path)
 
 
 @pytest.mark.parametrize("path", [".vimrc", ".config/nvim/init.vim", ".ssh/config", ".a-b_c@2"])
-def test_valid_paths(path: str) -> None:
+def test_valid_path_of_a_dotfile_is_accepted(path: str) -> None:
     assert check_path(path) == path
 
 
-def test_limits() -> None:
+def test_setups_that_exceed_a_limit_or_are_malformed_are_rejected() -> None:
     half = "x" * (MAX_DOTFILES_BYTES // 2)
     check_dotfiles([dotfile(".a", half)])
     for files in (
@@ -167,5 +167,5 @@ def test_a_mount_may_not_hide_a_dotfile(mount: str) -> None:
         ("a short value 123", ["123", "", " "], "a short value 123"),
     ],
 )
-def test_masking(text: str, secrets: list[str], masked: str) -> None:
+def test_secrets_are_masked_in_a_log(text: str, secrets: list[str], masked: str) -> None:
     assert mask(text, secrets) == masked

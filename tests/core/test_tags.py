@@ -33,6 +33,6 @@ def test_valid_tags_are_stored_and_read_without_a_change(tags: list[str]) -> Non
     ],
     ids=["empty", "comma", "long", "direction", "line break", "many"],
 )
-def test_other_tags_are_refused(tags: list[str]) -> None:
+def test_invalid_tags_are_refused(tags: list[str]) -> None:
     with pytest.raises(InvalidRequest):
         check_tags(tags)

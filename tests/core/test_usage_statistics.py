@@ -59,7 +59,7 @@ def test_day_with_the_change_to_summer_time_has_23_hours() -> None:
     assert [(i.end - i.start) // HOUR for i in found] == [23, 24]
 
 
-def test_months_of_a_time_zone() -> None:
+def test_months_begin_at_midnight_of_the_time_zone() -> None:
     found = intervals_of(at("2025-12-05"), at("2026-02-10"), Every.MONTH, SEOUL)
     assert local(found, "Asia/Seoul") == ["12-05 09:00", "01-01 00:00", "02-01 00:00"]
 

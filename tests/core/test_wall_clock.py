@@ -20,6 +20,6 @@ SINCE = datetime(2026, 1, 1, tzinfo=UTC)
         pytest.param(-1, True, id="the clock was set back"),
     ],
 )
-def test_elapsed_periods(seconds: int, expected: bool) -> None:
+def test_period_has_elapsed_also_if_the_clock_was_set_back(seconds: int, expected: bool) -> None:
     now = SINCE + timedelta(seconds=seconds)
     assert has_elapsed(SINCE, timedelta(minutes=1), now) is expected

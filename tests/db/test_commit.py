@@ -15,7 +15,7 @@ from bai_services.db.tables import cluster
 
 from .world import NOW, World, make_world
 
-# Of these indexes, the second and third lead to all pending sessions and all live allocations.
+# The last two indexes would read all pending sessions and all live allocations.
 INDEXES = ("pk_sessions", "ix_sessions_status_owner", "ix_allocations_live")
 
 

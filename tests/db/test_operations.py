@@ -55,7 +55,9 @@ async def test_old_announcements_are_removed_when_one_is_created(database: Datab
     assert (await store.one("open")).title == "open"
 
 
-async def test_windows_of_groups(database: Database) -> None:
+async def test_maintenance_with_scope_all_is_in_the_windows_of_every_group(
+    database: Database,
+) -> None:
     store = MaintenanceStore(database)
     values = {
         "id": "m1",
@@ -79,7 +81,7 @@ async def test_windows_of_groups(database: Database) -> None:
     }
 
 
-async def test_system_facts(database: Database) -> None:
+async def test_system_facts_of_an_empty_database(database: Database) -> None:
     facts = await SystemStore(database).facts()
     assert facts.size_bytes > 0
     assert facts.kind in ("sqlite", "postgresql")

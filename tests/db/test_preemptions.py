@@ -1,4 +1,4 @@
-"""The list of preemptions shows only sessions in the reach of the caller."""
+"""The list of preemptions names only sessions that are visible to the caller."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ async def test_failed_resize_restores_the_former_size(world: World) -> None:
     assert await world.allocations.audit() == []
 
 
-async def test_usage_records_are_split_and_rebuilt_alike(world: World) -> None:
+async def test_resize_splits_usage_records_and_a_rebuild_restores_them(world: World) -> None:
     store, key = ResizeStore(world.database), await running(world)
     await store.request(key, {"cpu": 2000}, "ann", world.advance(10))
     await store.finish(key, 1, world.advance(5))
@@ -109,7 +109,7 @@ async def test_usage_records_are_split_and_rebuilt_alike(world: World) -> None:
     assert [(s.placed_at, s.placement_count) for s in record.sessions] == [(NOW, 1)]
 
 
-async def test_what_is_not_free_or_exceeds_a_quota_is_refused(world: World) -> None:
+async def test_growth_beyond_free_resources_or_a_quota_is_rejected(world: World) -> None:
     store, key = ResizeStore(world.database), await running(world)
     with pytest.raises(InsufficientResources, match="only 7 is free on agent a1"):
         await store.request(key, {"cpu": 9000}, "ann", world.now)
@@ -124,7 +124,7 @@ async def test_what_is_not_free_or_exceeds_a_quota_is_refused(world: World) -> N
     assert await world.allocations.audit() == []
 
 
-async def test_nothing_grows_past_a_session_that_waits_for_capacity(world: World) -> None:
+async def test_session_does_not_grow_while_another_waits_for_capacity(world: World) -> None:
     store, key = ResizeStore(world.database), await running(world)
     await world.sessions.enqueue(world.new_session("big", {"cpu": "8", "mem": "1g"}), world.now)
     await world.run_pass()
@@ -133,7 +133,7 @@ async def test_nothing_grows_past_a_session_that_waits_for_capacity(world: World
     await store.request(key, {"mem": GIB // 2}, "ann", world.now)
 
 
-async def test_memory_in_use_and_enforced_shares_are_refused(world: World) -> None:
+async def test_resize_below_used_memory_or_of_enforced_shares_is_rejected(world: World) -> None:
     store, key = ResizeStore(world.database), await running(world)
     await world.write(
         sa.update(kernels).values(
@@ -146,7 +146,7 @@ async def test_memory_in_use_and_enforced_shares_are_refused(world: World) -> No
         await store.request(key, {"cuda.shares": 500}, "ann", world.now)
 
 
-async def test_session_that_ends_during_a_resize_releases_everything(world: World) -> None:
+async def test_session_that_ends_during_a_resize_releases_all_resources(world: World) -> None:
     store, key = ResizeStore(world.database), await running(world)
     await store.request(key, {"cpu": 4000}, "ann", world.advance(10))
     await world.sessions.move(key, Event.EXITED, world.advance(5))
@@ -189,7 +189,7 @@ async def reserve(world: World, start: float, end: float) -> None:
     )
 
 
-async def test_nothing_grows_on_an_agent_reserved_for_others(world: World) -> None:
+async def test_session_does_not_grow_on_an_agent_reserved_for_others(world: World) -> None:
     store, key = ResizeStore(world.database), await running(world)
     elasticity = Elasticity(ResourceSlots({"cpu": 1000}), ResourceSlots({"cpu": 4000}))
     elastic = await running(world, "elastic", slots={"cpu": "1", "mem": "1g"})
@@ -209,7 +209,7 @@ async def test_nothing_grows_on_an_agent_reserved_for_others(world: World) -> No
     assert [one.may_grow for one in group.sessions] == [True]
 
 
-async def test_nothing_shrinks_for_a_session_that_may_not_use_the_agent(world: World) -> None:
+async def test_reserved_agent_is_not_offered_to_waiting_sessions_of_others(world: World) -> None:
     key = await running(world, slots={"cpu": "8", "mem": "1g"})
     elasticity = Elasticity(ResourceSlots({"cpu": 1000}), ResourceSlots({"cpu": 8000}))
     async with world.database.write() as tx:
@@ -223,7 +223,7 @@ async def test_nothing_shrinks_for_a_session_that_may_not_use_the_agent(world: W
     assert [sorted(one.agents) for one in group.waiting] == [[]]
 
 
-async def test_nothing_grows_when_the_budget_is_spent(world: World) -> None:
+async def test_session_does_not_grow_when_the_budget_is_spent(world: World) -> None:
     store, key = ResizeStore(world.database), await running(world)
     await world.write(
         sa.insert(project_budgets).values(

@@ -31,6 +31,8 @@ T = TypeVar("T")
 CPU, MEM = 8000, 16 * GIB
 EVENTS = [event for event in Event if event is not Event.PLACED]
 LIMITED = ("domain", "project", "user", "keypair")
+# Seconds between two steps: times in the same second, and just before a whole second.
+STEPS = st.sampled_from([0, 0.0001, 0.4, 0.9995, 0.9999, 1, 7])
 
 amounts = st.fixed_dictionaries(
     {
@@ -93,8 +95,8 @@ class SessionMachine(RuleBasedStateMachine):
         self.runner.close()
         shutil.rmtree(self.folder)
 
-    @rule(user=st.sampled_from([1, 2]), name=st.sampled_from("abcde"), slots=amounts)
-    def create(self, user: int, name: str, slots: dict[str, str]) -> None:
+    @rule(user=st.sampled_from([1, 2]), name=st.sampled_from("abcde"), slots=amounts, step=STEPS)
+    def create(self, user: int, name: str, slots: dict[str, str], step: float) -> None:
         new = self.world.new_session(
             name, slots, user=user, request_hash=repr(sorted(slots.items()))
         )
@@ -104,7 +106,7 @@ class SessionMachine(RuleBasedStateMachine):
         )
         wanted = dict(new.requested_slots)
         try:
-            row, is_new = self.run(self.world.sessions.enqueue(new, self.world.advance()))
+            row, is_new = self.run(self.world.sessions.enqueue(new, self.world.advance(step)))
         except AlreadyExists:
             assert twin is not None and twin.slots != wanted
             return
@@ -114,8 +116,9 @@ class SessionMachine(RuleBasedStateMachine):
         else:
             assert (row.id, twin.slots) == (twin.id, wanted)
 
-    @rule()
-    def schedule(self) -> None:
+    @rule(step=STEPS)
+    def schedule(self, step: float) -> None:
+        self.world.advance(step)
         placed = set(self.run(self.world.run_pass()))
         for known in self._pending():
             if known.id in placed:
@@ -137,7 +140,8 @@ class SessionMachine(RuleBasedStateMachine):
                 is_freed = known.status in OCCUPYING and after not in OCCUPYING
                 expected[known.id] = (after, is_freed)
         moves = [Move(known.id, event) for known, event in zip(chosen, events, strict=True)]
-        moved = self.run(self.world.sessions.move_all(moves, self.world.advance()))
+        at = self.world.advance(data.draw(STEPS))
+        moved = self.run(self.world.sessions.move_all(moves, at))
         assert {one.row.id: (one.row.status, one.is_freed) for one in moved} == expected
         stored = {row.id: row for row in self.run(self.world.sessions.rows(sorted(expected)))}
         assert {one.row.id: one.row for one in moved} == stored

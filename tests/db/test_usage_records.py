@@ -135,6 +135,34 @@ async def test_zero_length_record_is_replaced_in_the_same_second(world: World) -
     ]
 
 
+@pytest.mark.parametrize("fraction", [0.0004, 0.9994, 0.9995, 0.999999])
+async def test_rebuild_repeats_no_record_whose_times_have_a_fraction(
+    world: World, fraction: float
+) -> None:
+    """``strftime`` of SQLite rounds to milliseconds, so 0.9995 s is in the next second for it."""
+    world.advance(fraction)
+    row, _ = await world.sessions.enqueue(world.new_session("lab", {"cpu": "1"}), world.now)
+    for _ in range(2):
+        world.advance(11)
+        await world.run_pass()
+        await world.sessions.move(row.id, Event.DISPLACED, world.advance(7))
+    await world.sessions.move(row.id, Event.STOP_REQUESTED, world.advance(5))
+    written = await records(world)
+    store = UsageAggregateStore(world.database)
+    assert await store.rebuild(None, T0 - 60) == 0
+    assert await records(world) == written
+    # Without records, all of them come from the ledger and the history.
+    await world.write(sa.delete(usage_records))
+    await store.rebuild(None)
+    assert await records(world) == written
+    await check_usage(world)
+
+
+async def test_pending_session_has_waited_from_the_second_of_its_creation(world: World) -> None:
+    await world.sessions.enqueue(world.new_session("lab"), world.advance(0.9996))
+    assert await UsageAggregateStore(world.database).first_record() == T0
+
+
 async def test_rebuild_changes_nothing_after_the_clock_was_set_back(world: World) -> None:
     row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
     world.advance(10)

@@ -16,9 +16,7 @@ from .world import World
 
 
 async def check_usage(world: World) -> None:
-    """Check the records and the hourly totals; check the records again after some were lost and
-    rebuilt.
-    """
+    """Check the records and the hourly totals; then damage and rebuild records, and check again."""
     expected = await integrated_usage(world.database, world.now)
     assert await recorded(world) == expected
     store = UsageAggregateStore(world.database)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import httpx
@@ -58,9 +56,10 @@ class Cluster:
         return created
 
     def start_counting(self, username: str, folder: JSON, log: str = "log") -> JSON:
-        """Start a batch session that appends its attempt and the time to the file ``log``.
+        """Start a batch session that appends its attempt and the time to ``log``, a file in
+        ``folder``.
 
-        It does so five times a second. The file is in ``folder``.
+        It does so five times a second.
         """
         return self.start(
             username,
@@ -73,7 +72,7 @@ class Cluster:
 
     @contextmanager
     def sessions_spread(self) -> Iterator[None]:
-        """In the block, each session starts on the node with the most free resources."""
+        """During the block, each session starts on the node with the most free resources."""
         try:
             self._set_placement("spread")
             yield
@@ -117,8 +116,7 @@ def running(own: DockerEngine, folder: Path, size: int = 2, image: str = "") -> 
     """
     image = image or images.minimal_image(own)
     with swarm.running(size) as engines:
-        with ThreadPoolExecutor() as threads:
-            list(threads.map(partial(swarm.copy_image, image, own), engines))
+        swarm.copy_image(image, own, *engines)
         with _joined(own, engines, image, folder) as cluster:
             yield cluster
 

@@ -32,8 +32,8 @@ CYCLES = int(os.environ.get("BAI_NODE_CYCLES", "50"))
 CYCLES_PER_FAULT = 20
 STEPS_PER_CYCLE = 3
 WORKERS = 6
-# A fault with a duration ends after this number of steps, or after the seconds if it blocks all
-# workers. The seconds are less than those after which a batch session starts elsewhere.
+# A fault with a duration ends after FAULT_STEPS steps, or after FAULT_SECONDS if it blocks all
+# workers. FAULT_SECONDS is less than the time after which a batch session starts on another node.
 FAULT_STEPS = 9
 FAULT_SECONDS = 15
 
@@ -62,7 +62,7 @@ class FaultySoak:
         count = max(1, cycles // CYCLES_PER_FAULT)
         last = STEPS_PER_CYCLE * cycles * 9 // 10
         self._steps = Steps([self._chance.randrange(last) for _ in range(count)])
-        # Each kind occurs as often as the others, in a random order.
+        # All kinds occur equally often, in a random order.
         rounds = [self._chance.sample(FAULTS, len(FAULTS)) for _ in range(count // len(FAULTS) + 1)]
         self._faults = [fault for each in rounds for fault in each][:count]
 

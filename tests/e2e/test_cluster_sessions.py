@@ -32,7 +32,7 @@ TIMEOUT_SECONDS = 60
 
 @contextmanager
 def three_kernels_allowed(hub: RunningHub) -> Iterator[None]:
-    """In the block, let all keypair policies allow three containers per session instead of one."""
+    """During the block, let all keypair policies allow three containers per session, not one."""
     admin = hub.rest("admin")
     before = {}
     try:

@@ -1,6 +1,6 @@
 """Kill each component at random points of many starts and stops; nothing leaks or is duplicated.
 
-The usage records and the usage report equal an integration of the history.
+The usage records and the usage report equal the usage that is computed from the history.
 
 ``BAI_FAULT_CYCLES`` is the number of sessions that are started and stopped (default 60; `make soak`
 runs 200). ``BAI_FAULT_SEED`` is the seed of all random choices. Each run prints its seed.

@@ -60,7 +60,7 @@ DECISIONS = {
     ("network", "open-tab", False),
     ("load", "silent-loop", False),
     ("lifetime", "lived", False),
-    # A rule that does not name the network would also stop the download.
+    # A rule that does not measure the network would also stop the download.
     ("only-cpu", "silent-loop", True),
     ("only-cpu", "download", True),
 }
@@ -157,7 +157,7 @@ async def test_each_rule_stops_the_sessions_that_it_describes_and_no_others(
         for found in kept:
             stop(rest, found["id"])
     reasons = [
-        "idle-timeout: unused for 1min, the maximum of idle checker network",
+        "idle-timeout: at most 1min without use, the limit of idle checker network",
         r"idle-utilization: cpu_util [0-9.]+% \(threshold 5%\), net \d+ B/s \(threshold 20000 "
         r"B/s\) in 90% of the samples of 1min; idle checker load",
         "lifetime: at most 1min, the limit of idle checker lifetime",

@@ -94,7 +94,7 @@ def wait_for_idle_timeout(hub: RunningHub, session: dict[str, Any]) -> None:
     # depends on the timeout.
     report_activity(hub, rest, session)
     ended = wait_for(rest, session["id"], "TERMINATED")
-    assert ended["status_info"].startswith("idle-timeout: unused for 3s"), ended
+    assert ended["status_info"].startswith("idle-timeout: at most 3s without use"), ended
     steps = checked(rest.get(f"/sessions/{session['id']}/history"), 200)["items"]
     assert [step["reason"] for step in steps if step["to_status"] == "TERMINATING"] == [
         ended["status_info"]
@@ -115,7 +115,7 @@ async def test_a_warning_of_an_idle_checker_has_its_rule_and_a_keep_alive(
         wait_until(lambda: has_warning(rest, session), 120, "the warning of the checker")
         async with panel_of(browser, hub, session) as page:
             # JupyterLab cuts off longer texts than 140 characters.
-            rule = "unused for 15min, the maximum of idle checker panel-checker"
+            rule = "at most 15min without use, the limit of idle checker panel-checker"
             toast = page.locator(".Toastify").get_by_text(rule)
             await toast.wait_for(timeout=lab.TIMEOUT_MS)
             await page.locator("#bai-session-panel").get_by_text(rule).wait_for()

@@ -201,7 +201,7 @@ def usage(rest: httpx.Client, name: str) -> tuple[int, int, int]:
     return token["requests"], token["input_tokens"], token["output_tokens"]
 
 
-def test_onnx_model_with_a_definition(hub: RunningHub, tmp_path: Path) -> None:
+def test_onnx_model_is_served_with_its_definition(hub: RunningHub, tmp_path: Path) -> None:
     name = "e2e-onnx"
     files = {
         "model.onnx": linear_model([2.0, -1.0], 0.5),

@@ -39,7 +39,7 @@ USERS = ("user", "user2", "domain-admin", "admin")
 # With more sessions, `make soak` also waits until the last network has been removed.
 CYCLES_WITHOUT_WAIT = 50
 SESSIONS = int(os.environ.get("BAI_NODE_SESSIONS", "4"))
-# The clock of the agent is an hour late; durations are right.
+# The agent's clock is an hour slow; the durations that it measures are correct.
 SKEWED_CLOCK = {
     "LD_PRELOAD": next(iter(glob.glob("/usr/lib/*/faketime/libfaketime.so.1")), ""),
     "FAKETIME": "-3600",
@@ -132,7 +132,7 @@ def test_sessions_of_four_users_on_two_nodes_open_through_the_proxy(cluster: Clu
 
 
 def test_sessions_with_a_folder_start_only_where_its_file_system_works(cluster: Cluster) -> None:
-    """With a real network file system on two nodes, and a third node on which it is missing."""
+    """Two nodes have a real network file system, and a third node lacks it."""
     admin = cluster.hub.rest("admin")
     hosts = checked(admin.get("/domains/default"), 200)["allowed_vfolder_hosts"]
     both = {**hosts, "shared": next(iter(hosts.values()))}
@@ -149,6 +149,9 @@ def test_sessions_with_a_folder_start_only_where_its_file_system_works(cluster: 
         for node in (first, second):
             volume.mount_on(node, cluster.shared)
             stack.callback(glusterfs.unmount_on, node, cluster.shared)
+        # The manager and then the agents check the new file system.
+        checked(admin.post("/cluster-checks"), 200, 201)
+        wait_for_storage(cluster, (first, ""), (second, ""), (third, "not-mounted"))
         body = {"name": "on-glusterfs", "host": "shared"}
         made = checked(admin.post("/vfolders", json=body), 201)
         mounts = [{"vfolder": made["id"], "path": "data", "permission": "rw"}]
@@ -163,21 +166,41 @@ def test_sessions_with_a_folder_start_only_where_its_file_system_works(cluster: 
         for session in (writer, reader):
             stop(admin, session["id"])
 
-        def start_elsewhere(node: Node, reason: str) -> None:
+        def start_elsewhere(node: Node) -> None:
+            """Start a session with the folder that would prefer the node."""
             chosen = {"agent_list": [node.agent_id], "agent_selection": "preferred"}
             session = cluster.start("admin", mounts=mounts, **chosen)
-            assert reason in _history(cluster, session)
             assert cluster.node_of(session) is not node
+            # It was never placed on the node: no start has failed.
+            assert node.agent_id not in _history(cluster, session)
             stop(admin, session["id"])
 
-        start_elsewhere(third, "its storage may not be mounted")
+        start_elsewhere(third)
+        waiting = cluster.create("admin", agent_list=[third.agent_id], mounts=mounts)
+        reason = "1 on which storage host shared does not work"
+        wait_until(lambda: reason in _status_info(cluster, "admin", waiting), 60, "the reason")
+        stop(admin, waiting["id"])
         glusterfs.unmount_on(second, cluster.shared)
         volume.mount_on(second, cluster.shared, read_only=True)
-        start_elsewhere(second, "is mounted read-only on the chosen agent")
+        wait_for_storage(cluster, (second, "read-only"))
+        start_elsewhere(second)
         glusterfs.kill_client(second, cluster.shared)
-        start_elsewhere(second, "Transport endpoint is not connected")
+        wait_for_storage(cluster, (second, "failing"))
+        start_elsewhere(second)
         checked(admin.delete(f"/vfolders/{made['id']}"), 204)
         checked(admin.patch("/domains/default", json={"allowed_vfolder_hosts": hosts}), 200)
+
+
+def wait_for_storage(cluster: Cluster, *states: tuple[Node, str]) -> None:
+    """Wait until the agents have reported these problems of the storage host ``shared``."""
+
+    def are_reported() -> bool:
+        return all(
+            cluster.agent(node)["storage_problems"].get("shared", "") == state
+            for node, state in states
+        )
+
+    wait_until(are_reported, 60, f"the agents to report {[state for _, state in states]}")
 
 
 def _history(cluster: Cluster, session: JSON) -> str:
@@ -231,7 +254,7 @@ def test_only_the_machine_of_the_hub_reaches_the_published_port(cluster: Cluster
 def test_batch_sessions_of_a_partitioned_node_and_of_a_hanging_agent_run_elsewhere(
     cluster: Cluster,
 ) -> None:
-    """No command runs twice at the same time, also when node and agent are back."""
+    """No command runs twice at the same time, even when node and agent are back."""
     rest = cluster.hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "partition"}), 201)
     batch = cluster.start_counting("user", folder)
@@ -287,7 +310,7 @@ def test_batch_sessions_of_a_partitioned_node_and_of_a_hanging_agent_run_elsewhe
 
 
 def test_agents_are_upgraded_while_sessions_run(cluster: Cluster) -> None:
-    """The clock of one node is wrong then: it decides nothing, and `doctor` reports it."""
+    """The clock of one node is wrong meanwhile: nothing depends on it, and `doctor` reports it."""
     if not SKEWED_CLOCK["LD_PRELOAD"]:
         skip_or_fail("docker", ComponentMissing("libfaketime is missing (scripts/testbed install)"))
     admin = cluster.hub.rest("admin")
@@ -352,7 +375,7 @@ def test_other_nodes_start_sessions_while_the_leader_of_the_swarm_hangs(cluster:
 
 
 def test_sessions_of_a_crashed_engine_end_and_others_start(cluster: Cluster) -> None:
-    """Without live restore, which a Swarm excludes, Docker stops containers when it starts."""
+    """A Swarm excludes live restore; without it, Docker stops containers when it starts."""
     node = cluster.nodes[1]
     rest = cluster.hub.rest("admin")
     lost = cluster.start("admin", agent_list=[node.agent_id])
@@ -458,7 +481,7 @@ def test_the_template_for_several_machines_trains_on_two_nodes(cluster: Cluster)
 def test_sessions_start_and_stop_while_a_part_fails_every_20_sessions(
     cluster: Cluster, docker_engine: DockerEngine
 ) -> None:
-    """`make soak` starts 1,000 sessions. The session on the Hub's node runs through all faults."""
+    """`make soak` starts 1,000 sessions. The session on the Hub's node is not affected."""
     print(f"BAI_FAULT_SEED={SEED} BAI_NODE_CYCLES={CYCLES}")
     steady = cluster.start("admin", resource_group="default")
     inspect = ["inspect", "--format", "{{.Id}} {{.State.Pid}}", f"bai-{steady['id']}-main1"]
@@ -486,8 +509,8 @@ async def test_faults_have_left_nothing(cluster: Cluster) -> None:
 
     wait_until(lambda: not remaining(), 60, "the removals")
     if CYCLES > CYCLES_WITHOUT_WAIT:
-        # They are kept for a while after the end of their session. The agent needs two passes: a
-        # restarted agent does not know since when a network is unused.
+        # Overlay networks are kept for a while after the end of their session. The agent needs two
+        # passes: a restarted agent does not know since when a network is unused.
         seconds = CLUSTER_UNUSED_SECONDS + 2 * CLEANUP_INTERVAL_SECONDS + 60
         wait_until(lambda: not any(map(overlays, cluster.nodes)), seconds, "the last overlay")
     wait_until(lambda: not active_servers(cluster.hub), 60, "the end of the Hub's servers")

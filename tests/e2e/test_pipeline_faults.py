@@ -16,7 +16,7 @@ from tests.testbed.wait import wait_until
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
 RUN_SECONDS = 240
-# Each task notes its runs; the mapped ones wait until the test creates a file.
+# Each task records its runs in a file; the mapped tasks wait until the test creates a file.
 DEFINITION = """\
 version: 1
 name: killed-on-docker

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 
 NAME = "e2e-serving"
 SERVER = "echo '{text}' > index.html; exec python3 -m http.server --bind 127.0.0.1 $PORT"
-# Responds after one second, so that few clients cause a load; it reads the bodies of requests.
+# Responds after one second, so that few clients cause a high load; it reads the bodies of requests.
 SLOW_SERVER = """
 import http.server, os, time
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -179,7 +179,7 @@ def test_replicas_follow_the_load_from_zero_to_three_and_back(docker_hub: Runnin
         "min_replicas": 0, "max_replicas": 3, "target": 1, "utilization": 1, "stable_seconds": 10,
         "panic_seconds": 2, "idle_seconds": 10,
     }  # fmt: skip
-    # The script is quoted as one argument, because a command is one line.
+    # The shell passes the script, which has several lines, as one argument.
     settings = {"command": f"exec python3 -c '{SLOW_SERVER}'", "health": {"path": "/"}}
     with (
         docker_hub.rest("user") as rest,

@@ -71,7 +71,7 @@ def read_printed_json(output: IO[str]) -> dict[str, Any]:
 
 @contextmanager
 def running_app(hub: RunningHub, rest: httpx.Client, *words: str) -> Iterator[dict[str, Any]]:
-    """Run ``bai app …`` for the block; yield its JSON output."""
+    """Run ``bai app …`` during the block; yield its JSON output."""
     process = subprocess.Popen(
         **command(hub, rest, "app", *words, "--json"), stdout=subprocess.PIPE, text=True
     )

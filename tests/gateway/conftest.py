@@ -42,12 +42,12 @@ def token_route(text: str = TOKEN, **changes: Any) -> TokenRoute:
 
 
 class StandInManager:
-    """Implements both routes of the contract and remembers the reports."""
+    """Implements both routes that gateways call, and records the reports."""
 
     def __init__(self) -> None:
         self.table = RoutingTable("0", ())
         self.reports: list[dict[str, Any]] = []
-        self.lost_answers = 0  # number of reports whose answer is lost
+        self.lost_answers = 0  # number of reports whose response is lost
         self.refused: set[str] = set()  # ids of reports with a number out of range
         self._changed = asyncio.Condition()
         self._runner: web.AppRunner | None = None

@@ -24,7 +24,7 @@ from .conftest import TOKEN, Bed, Upstream, both_engines, endpoint_route, token_
 
 HEAD = f"Host: x\r\nAuthorization: Bearer {TOKEN}\r\n"
 
-# How a websocket shows that its connection has ended.
+# Messages by which a websocket shows that its connection has ended.
 ENDS = (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR)
 
 
@@ -51,7 +51,7 @@ async def test_repeated_headers_that_decide_about_a_request_are_refused(
         )
         response = await reader.read(2000)
         assert response.split()[1] == b"400"
-        # HAProxy itself refuses another Host.
+        # HAProxy itself refuses a second Host header.
         assert b"must not be repeated" in response or b"<h1>400 Bad request</h1>" in response
     assert not upstream.requests
 
@@ -120,7 +120,7 @@ async def test_stream_and_websocket_end_with_their_token(
 
 
 async def test_requests_that_wait_end_with_their_token(bed: Bed, upstream: Upstream) -> None:
-    """They must not start when the running ones end."""
+    """The waiting requests must not start when the running requests end."""
     await bed.manager.set(endpoint_route(upstream.route(), max_concurrent_per_replica=1))
     endpoint = bed.gateways[0].routes.by_name[b"chat"]
     await wait_until_async(lambda: endpoint.route.max_concurrent_per_replica == 1, 5, "limit")
@@ -295,7 +295,9 @@ async def test_http_1_0_client_gets_a_response_that_ends_with_the_connection(
 
 
 @both_engines
-async def test_expect_100_continue(bed: Bed, upstream: Upstream) -> None:
+async def test_expect_100_continue_is_answered_before_the_body(
+    bed: Bed, upstream: Upstream
+) -> None:
     more = "Content-Length: 4\r\nExpect: 100-continue\r\nConnection: close\r\n"
     reader, writer = await raw(bed, request("/echo", more))
     assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -313,7 +315,9 @@ async def test_disconnected_client_ends_the_request_at_the_replica(
     await wait_until_async(lambda: upstream.cancelled == 1, 5, "end at the replica")
 
 
-async def test_a_thousand_idle_connections(bed: Bed, upstream: Upstream) -> None:
+async def test_a_thousand_idle_connections_do_not_disturb_requests(
+    bed: Bed, upstream: Upstream
+) -> None:
     for _ in range(1000):
         await raw(bed, b"")
     gateway = bed.gateways[0]
@@ -328,7 +332,7 @@ async def test_a_thousand_idle_connections(bed: Bed, upstream: Upstream) -> None
 
 
 @both_engines
-async def test_replica_that_breaks_off(bed: Bed, upstream: Upstream) -> None:
+async def test_replica_that_breaks_off_fails_its_requests(bed: Bed, upstream: Upstream) -> None:
     async with bed.http.get(bed.url("/broken")) as response:
         with pytest.raises(aiohttp.ClientPayloadError):
             await response.read()
@@ -340,7 +344,9 @@ async def test_replica_that_breaks_off(bed: Bed, upstream: Upstream) -> None:
 
 
 @both_engines
-async def test_replica_that_does_not_answer_in_time(bed: Bed, upstream: Upstream) -> None:
+async def test_replica_that_does_not_respond_in_time_fails_its_request(
+    bed: Bed, upstream: Upstream
+) -> None:
     await bed.set(endpoint_route(upstream.route(), request_seconds=1))
     async with bed.http.get(bed.url("/wait")) as response:
         assert (response.status, (await response.json())["error"]) == (504, "unavailable")
@@ -501,7 +507,7 @@ async def test_slow_client_gets_the_end_of_a_response_before_its_connection_clos
     of_gateway = transport.get_extra_info("socket")
     of_gateway.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     writer.write(request("/any", "Connection: close\r\n"))
-    # The gateway has the whole response, but the client does not.
+    # The gateway has received the whole response, but the client has not.
     await wait_until_async(lambda: connection.unread_bytes > 100_000, 5, "the response")
     assert not gateway.routes.by_name[b"chat"].in_flight
     gateway.sweep(time.monotonic() + limits.STALLED_SECONDS / 2)
@@ -563,7 +569,7 @@ async def test_slow_client_does_not_time_out_its_replica(bed: Bed, upstream: Ups
 
 
 async def test_connection_with_an_unread_body_is_not_reused(bed: Bed) -> None:
-    """The next body on it would be kept in memory as a whole."""
+    """If it were reused, the whole body of the next request would be kept in memory."""
     listening = bed.stack.enter_context(socket.socket())
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     listening.bind(("127.0.0.1", 0))
@@ -608,7 +614,7 @@ async def test_connection_with_an_unread_body_is_not_reused(bed: Bed) -> None:
 
 
 class PausedClient:
-    """A client's connection that only records whether it is read."""
+    """A client's connection that only records whether reading is paused."""
 
     address = "127.0.0.1"
     is_paused = False
@@ -635,7 +641,9 @@ class FullConnection(ReplicaConnection):
 
 
 async def test_client_stays_paused_if_the_replica_does_not_read_the_kept_body() -> None:
-    """A transport asks for a pause only once, so the rest of the body would fill the memory."""
+    """The transport requests only one pause. If reading resumed, the rest of the body would fill
+    the memory.
+    """
     replica = ReplicaRoute("r1", "v1", "http://127.0.0.1:1", "", False)
     endpoint = Endpoint(endpoint_route(replica))
     endpoint.replicas["r1"].idle.append(FullConnection())
@@ -694,7 +702,7 @@ async def test_idle_connections_do_not_lock_out_others(bed: Bed) -> None:
 
 @both_engines
 async def test_owners_together_cannot_use_up_the_connections(bed: Bed) -> None:
-    """With N busy owners, a share of N + 1 remains for others."""
+    """With N busy owners, 1/(N + 1) of the connections remain for others."""
     upstream = await bed.upstream()
     names = ("chat", "second", "third")
     await bed.manager.set(
@@ -711,7 +719,7 @@ async def test_owners_together_cannot_use_up_the_connections(bed: Bed) -> None:
     await bed.ready(3)
 
     async def fill(name: str) -> int:
-        """Send requests that do not end until one is refused; return the number of the others."""
+        """Send requests that do not end, until one is refused; return how many were accepted."""
         before = upstream.running
         while True:
             expected = upstream.running + 1

@@ -162,7 +162,9 @@ async def test_official_client_reaches_the_model(channel: grpc.aio.Channel, mode
     assert await code_of(failed) == (grpc.StatusCode.FAILED_PRECONDITION, "no such model")
 
 
-async def test_streams_in_both_directions(channel: grpc.aio.Channel, model: Model) -> None:
+async def test_streams_in_both_directions_are_forwarded(
+    channel: grpc.aio.Channel, model: Model
+) -> None:
     stream = channel.unary_stream("/test.Model/Count")(b"", metadata=METADATA)
     assert await stream.read() == b"1"
     model.release.set()
@@ -176,7 +178,9 @@ async def test_streams_in_both_directions(channel: grpc.aio.Channel, model: Mode
     assert await chat.read() is grpc.aio.EOF
 
 
-async def test_path_of_the_endpoint_without_an_own_host_name(bed: Bed, model: Model) -> None:
+async def test_model_is_reached_at_the_path_without_an_own_host_name(
+    bed: Bed, model: Model
+) -> None:
     port = bed.gateways[0].port
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         method = channel.unary_unary("/services/bai-serve/chat/test.Model/Echo")
@@ -267,7 +271,7 @@ async def test_replica_that_stops_serving_gets_no_requests(bed: Bed, model: Mode
     await wait_until_async(lambda: replica.is_ready, 5, "a successful check")
 
 
-async def test_health_of_one_service(model: Model) -> None:
+async def test_health_of_a_single_service_is_checked(model: Model) -> None:
     assert await health(model.relay, "/test.Model") is GrpcHealth.NO_SERVICE
     name = "a" * 200
     model.health.set(name, SERVING)

@@ -1,4 +1,4 @@
-"""What is particular to the engine HAProxy."""
+"""Behavior that only the engine HAProxy has."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_haproxy_itself_gives_requests_to_replicas(bed: Bed) -> None:
 async def test_tokens_of_language_models_are_counted(
     bed: Bed, upstream: Upstream, path: str
 ) -> None:
-    """HAProxy forwards no request whose response has `usage`, however its path is written."""
+    """HAProxy itself forwards no request whose response has `usage`, in any form of the path."""
     url = URL(bed.url(f"/llm{path}"), encoded=True)
     async with bed.http.post(url, json={"messages": []}) as response:
         assert (await response.json())["usage"]["prompt_tokens"] == 7
@@ -273,7 +273,7 @@ async def test_slow_body_occupies_no_slot_of_a_replica(
 async def test_slow_and_idle_clients_end(
     bed: Bed, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Heads and bodies that do not arrive, and a client that never reads the response."""
+    """Clients that do not send the head or the body, and a client that never reads the response."""
     for name in ("HEAD_SECONDS", "BODY_SECONDS", "STALLED_SECONDS"):
         monkeypatch.setattr(configuration, name, 1.0)
     await bed.gateway()
@@ -300,7 +300,9 @@ async def test_slow_and_idle_clients_end(
     await wait_until_async(lambda: upstream.cancelled == 1, 10, "end at the replica")
 
 
-async def test_a_thousand_idle_connections(bed: Bed, upstream: Upstream) -> None:
+async def test_a_thousand_idle_connections_do_not_disturb_requests(
+    bed: Bed, upstream: Upstream
+) -> None:
     port = bed.gateways[0].port
     opened = [asyncio.open_connection("127.0.0.1", port) for _ in range(1000)]
     for _, writer in await asyncio.gather(*opened):
@@ -308,12 +310,12 @@ async def test_a_thousand_idle_connections(bed: Bed, upstream: Upstream) -> None
     async with bed.http.get(bed.url("/echo")) as response:
         assert response.status == 200
     assert was_passed_on(upstream)
-    # They occupy no connection of the gateway itself.
+    # Idle connections occupy no connection of the gateway itself.
     assert not bed.gateways[0].connections
 
 
 async def test_pools_of_deleted_endpoints_are_used_again(bed: Bed) -> None:
-    """More endpoints and revisions follow each other than there are pools and slots."""
+    """Over time, there are more endpoints and revisions than pools and slots."""
     upstream = await bed.upstream()
     await bed.manager.set()
     await bed.gateway()
@@ -439,7 +441,7 @@ async def test_lines_of_commands_are_limited_in_bytes(tmp_path: Path) -> None:
     assert b";".join(line.strip() for line in lines).decode().split(";") == commands
 
 
-@pytest.mark.usefixtures("bed")  # it skips the test without HAProxy
+@pytest.mark.usefixtures("bed")  # the fixture skips the test if HAProxy is not installed
 async def test_socket_with_an_ipv6_address_and_a_high_descriptor() -> None:
     settings = Settings(
         "/p", "", pools=1, slots=1, threads=1, queue_seconds=1, max_connections=12,
@@ -462,7 +464,8 @@ def test_address_with_an_interface_name_is_invalid_for_haproxy() -> None:
 
 
 async def test_endpoint_without_a_slot_is_served_by_the_gateway(bed: Bed) -> None:
-    replicas = [await bed.upstream(f"r{number}") for number in range(5)]  # one more than slots
+    # One replica more than HAProxy has slots.
+    replicas = [await bed.upstream(f"r{number}") for number in range(5)]
     await bed.set(endpoint_route(*(replica.route() for replica in replicas)))
     await bed.gateway()
     await bed.ready(5)

@@ -1,4 +1,4 @@
-"""Own host names of endpoints: the same rules as at their paths."""
+"""Own host names of endpoints follow the same rules as their paths."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ async def test_endpoint_is_at_its_host_name(
         assert not bed.gateways[0].connections
 
 
-async def test_other_host_names_have_no_endpoint(bed: Bed, named: Upstream) -> None:
+async def test_unknown_host_names_below_the_domain_are_refused(bed: Bed, named: Upstream) -> None:
     for host in (f"other.{DOMAIN}", f"a.chat.{DOMAIN}", f"chat.x.{DOMAIN}", f".{DOMAIN}"):
         for path in ("/", "/services/bai-serve/chat/", "/hub/home", "/services/bai/api/v1/me"):
             assert (await call(bed, host, path))[0] == 404
-    # Hosts that are not below the domain have the paths.
+    # At hosts that are not below the domain, endpoints are reached by their paths.
     for host in (DOMAIN, f"chat{DOMAIN}", "hub.example.org"):
         assert (await call(bed, host, "/"))[0] == 404
         assert (await call(bed, host, "/services/bai-serve/chat/x"))[0] == 200

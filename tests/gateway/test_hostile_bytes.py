@@ -51,7 +51,7 @@ def request(chance: random.Random) -> bytes:
 
 
 async def call(port: int, chance: random.Random) -> None:
-    """Send a few requests in pieces, read a part of the responses, and leave."""
+    """Send a few requests in pieces, read a part of the responses, and disconnect."""
     with suppress(OSError, RuntimeError):  # the gateway may close the connection at any time
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(chance.randrange(1, 4)):
@@ -89,7 +89,7 @@ async def call_often(
     assert not any(each.outstanding for each in endpoint.replicas.values())
 
 
-async def test_bytes_of_clients(
+async def test_random_bytes_of_clients_cause_no_error(
     bed: Bed, upstream: Upstream, problems: list[dict[str, Any]]
 ) -> None:
     chance = random.Random(1)
@@ -114,7 +114,9 @@ async def test_bytes_of_clients(
     await call_often(bed.gateways[0], problems, change)
 
 
-async def test_bytes_of_replicas(bed: Bed, problems: list[dict[str, Any]]) -> None:
+async def test_random_bytes_of_replicas_cause_no_error(
+    bed: Bed, problems: list[dict[str, Any]]
+) -> None:
     chance = random.Random(2)
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

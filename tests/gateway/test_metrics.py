@@ -63,7 +63,7 @@ async def test_requests_are_counted(bed: Bed, metered: Upstream) -> None:
 
 
 @both_engines
-async def test_others_may_not_read_the_metrics(bed: Bed, metered: Upstream) -> None:
+async def test_metrics_require_the_token(bed: Bed, metered: Upstream) -> None:
     address = f"http://127.0.0.1:{bed.gateways[0].port}/metrics"
     for authorization in ("", "Bearer wrong"):
         headers = {"Authorization": authorization}

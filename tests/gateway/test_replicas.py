@@ -339,7 +339,8 @@ async def test_usage_that_a_replica_invents_does_not_stop_the_reports(
     bed: Bed, upstream: Upstream
 ) -> None:
     """Three times 10⁹ tokens are more than a report may contain."""
-    bed.manager.lost_answers = 1  # so that the next report has all three
+    # Lose the first response, so that the next report has the usage of all three requests.
+    bed.manager.lost_answers = 1
     await asyncio.gather(*(get(bed, "/huge_usage") for _ in range(3)))
     await wait_until_async(lambda: bed.manager.total("requests") == 3, 5, "the reports")
     assert not bed.manager.refused

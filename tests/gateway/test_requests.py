@@ -53,7 +53,7 @@ async def test_chunked_request_is_passed_on(bed: Bed, upstream: Upstream) -> Non
     assert document["headers"]["transfer-encoding"] == "chunked"
 
 
-async def test_response_without_a_body(bed: Bed, upstream: Upstream) -> None:
+async def test_response_to_a_head_request_has_no_body(bed: Bed, upstream: Upstream) -> None:
     for _ in range(2):
         async with bed.http.head(bed.url("/echo")) as response:
             assert response.status == 200
@@ -84,7 +84,9 @@ async def test_unknown_address_is_refused(bed: Bed, upstream: Upstream, path: st
         assert (response.status, (await response.json())["error"]) == (404, "not-found")
 
 
-async def test_limits_of_tokens(bed: Bed, upstream: Upstream) -> None:
+async def test_expiry_networks_and_rate_of_tokens_are_enforced(
+    bed: Bed, upstream: Upstream
+) -> None:
     tokens = (
         token_route("expired", expires_at=1.0),
         token_route("elsewhere", networks=("192.0.2.0/24",)),
@@ -131,7 +133,7 @@ async def test_paused_endpoint_and_large_body_are_refused(bed: Bed, upstream: Up
         assert (response.status, "Retry-After" in response.headers) == (503, True)
 
 
-async def test_body_of_100_mb(bed: Bed, upstream: Upstream) -> None:
+async def test_body_of_100_mb_is_forwarded(bed: Bed, upstream: Upstream) -> None:
     piece = bytes(2**20)
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -143,7 +145,7 @@ async def test_body_of_100_mb(bed: Bed, upstream: Upstream) -> None:
         assert (await response.json())["bytes"] == 100 * 2**20
 
 
-async def test_websocket(bed: Bed, upstream: Upstream) -> None:
+async def test_websocket_is_forwarded_with_a_valid_token(bed: Bed, upstream: Upstream) -> None:
     async with bed.http.ws_connect(bed.url("/ws"), protocols=["chat"]) as socket:
         assert socket.protocol == "chat"
         for text in ("a", "b" * 70_000):

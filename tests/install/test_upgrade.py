@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,34 +30,76 @@ from tests.install.installation import (
     start_session,
     write_certificate,
 )
+from tests.install.test_installation import two_databases
+from tests.testbed import images
+from tests.testbed.docker_engine import DockerEngine
+from tests.testbed.postgres import Postgres
 from tests.testbed.wait import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 PASSWORD = "Correct-horse-7"
 RESTARTED = ("hub", "manager", "gateway")
+IS_SOAK = bool(os.environ.get("BAI_UPGRADE_SOAK"))
+
+
+@contextmanager
+def running(folder: Path, *options: str, **environment: str) -> Iterator[RunningInstallation]:
+    """Run an installation with further options of `bai-hub init` and further variables."""
+    certificate, key = write_certificate(folder / "tls")
+    password_file = folder / "password"
+    password_file.write_text(f"{PASSWORD}\n")
+    first = free_port_range(6)
+    words = ["--host", HOST, "--port", first + 5, "--internal-ports", first]
+    words += ["--certificate", certificate, "--certificate-key", key, "--user", "root"]
+    words += ["--state", folder / "state"]
+    words += ["--admin", "root-user", "--admin-email", "root@example.com"]
+    words += ["--admin-password-file", password_file, *options]
+    run_bai_hub(PROGRAM, "init", folder / "etc", *map(str, words))
+    if environment:
+        lines = [f'{name} = "{value}"' for name, value in environment.items()]
+        with open(folder / "etc/bai-hub.toml", "a") as settings:
+            settings.write("\n".join(["", "[environment]", *lines, ""]))
+        run_bai_hub(PROGRAM, "init", folder / "etc")
+    made = RunningInstallation(folder / "etc", folder / "state", first + 5, certificate, PASSWORD)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@dataclass(frozen=True)
+class Case:
+    """An installation, the URL of its database, and the error for a table that is missing there."""
+
+    installation: RunningInstallation
+    database: str
+    no_table: str
 
 
 @pytest.fixture
-def installation(tmp_path: Path) -> Iterator[RunningInstallation]:
-    certificate, key = write_certificate(tmp_path / "tls")
-    password_file = tmp_path / "password"
-    password_file.write_text(f"{PASSWORD}\n")
-    first = free_port_range(6)
-    options = ["--host", HOST, "--port", first + 5, "--internal-ports", first]
-    options += ["--certificate", certificate, "--certificate-key", key, "--user", "root"]
-    options += ["--engine", "process", "--state", tmp_path / "state"]
-    options += ["--admin", "root-user", "--admin-email", "root@example.com"]
-    options += ["--admin-password-file", password_file]
-    run_bai_hub(PROGRAM, "init", tmp_path / "etc", *map(str, options))
-    running = RunningInstallation(
-        tmp_path / "etc", tmp_path / "state", first + 5, certificate, PASSWORD
-    )
-    try:
-        running.start()
-        yield running
-    finally:
-        running.stop()
+def on_sqlite(tmp_path: Path) -> Iterator[Case]:
+    """An installation with SQLite and the process engine."""
+    with running(tmp_path, "--engine", "process") as made:
+        yield Case(made, f"sqlite:///{made.state}/bai.sqlite", "no such table")
+
+
+@pytest.fixture
+def on_postgres(
+    tmp_path: Path,
+    postgres_server: Postgres,
+    docker_engine: DockerEngine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Case]:
+    """An installation with PostgreSQL and Docker."""
+    monkeypatch.setenv("DOCKER_HOST", docker_engine.host)
+    image = images.minimal_image(docker_engine)
+    with two_databases(postgres_server) as database:
+        options = ["--engine", "docker", "--image", image, "--database", database]
+        with running(tmp_path, *options, DOCKER_HOST=docker_engine.host) as made:
+            url = database.replace("postgresql:", "postgresql+psycopg:")
+            yield Case(made, url, 'relation "no_such_table" does not exist')
 
 
 class Terminal:
@@ -114,12 +158,23 @@ def status_of(rest: httpx.Client, session: Any) -> Any:
     return rest.get(f"/sessions/{session['id']}").json()
 
 
-async def test_sessions_continue_during_an_upgrade(
-    installation: RunningInstallation, tmp_path: Path
+async def test_sessions_continue_during_an_upgrade(on_sqlite: Case, tmp_path: Path) -> None:
+    await sessions_continue(on_sqlite, tmp_path)
+
+
+@pytest.mark.docker
+@pytest.mark.postgres
+@pytest.mark.skipif(not IS_SOAK, reason="takes over 60 s: part of `make soak`")
+async def test_sessions_of_docker_continue_during_an_upgrade_with_postgresql(
+    on_postgres: Case, tmp_path: Path
 ) -> None:
+    await sessions_continue(on_postgres, tmp_path)
+
+
+async def sessions_continue(case: Case, tmp_path: Path) -> None:
     new = later_version.install(tmp_path / "new")
+    installation, database = case.installation, case.database
     folder, before = installation.folder, schema.revisions()[-1]
-    database = f"sqlite:///{installation.state}/bai.sqlite"
     with installation.rest() as rest:
         made = rest.post("/vfolders", json={"name": "results"})
         assert made.status_code == 201, made.text
@@ -151,7 +206,8 @@ async def test_sessions_continue_during_an_upgrade(
             )
             _, errors = await failed.communicate()
             assert failed.returncode == NO_RESTART_EXIT_CODE
-            assert f"rolled back to revision {before}: no such table" in errors.decode()
+            assert f"rolled back to revision {before}" in errors.decode()
+            assert case.no_table in errors.decode()
             assert schema.current(database) == before
             await asyncio.to_thread(installation.start, "manager")
             assert status_of(rest, session)["status"] == "RUNNING"
@@ -194,4 +250,10 @@ async def test_sessions_continue_during_an_upgrade(
             assert "done" in await shell.run("cat results/copy")
         for one in (session, later):
             rest.delete(f"/sessions/{one['id']}")
+        await asyncio.to_thread(
+            wait_until,
+            lambda: all(status_of(rest, one)["status"] == "TERMINATED" for one in (session, later)),
+            60,
+            "the end of the sessions",
+        )
         await asyncio.to_thread(run_bai_hub, new.program, "upgrade", "--check", folder)

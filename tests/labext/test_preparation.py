@@ -157,7 +157,7 @@ class RecordingLink:
     async def report_preparation(self, report: dict[str, Any]) -> None:
         if self.is_cancelled:
             self.rejections += 1
-            raise Conflict("the session does not prepare for a stop")
+            raise Conflict("the session is not preparing for a stop")
         self.reports.append(report)
 
 

@@ -80,7 +80,7 @@ async def test_replay_of_a_period_below_the_window_is_rejected(api: Api) -> None
 
 
 @pytest.mark.both_databases
-async def test_results_of_more_sessions_than_a_statement_has_parameters(
+async def test_more_results_than_sql_parameters_can_be_written(
     database_url: str,
 ) -> None:
     database = Database(database_url)

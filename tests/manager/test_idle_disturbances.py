@@ -1,4 +1,4 @@
-"""No session that is used is stopped because of gaps in samples, restarts or clock changes."""
+"""Gaps in samples, restarts and clock changes never stop a session that is in use."""
 
 from __future__ import annotations
 

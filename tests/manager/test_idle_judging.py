@@ -332,7 +332,33 @@ async def test_binding_that_is_not_a_dry_run_prevails(simulation: IdleSimulation
 
 
 @pytest.mark.parametrize(
-    ("scope", "is_enabled"), [(("domain", "other"), True), (("project", "p1"), False)]
+    "scope",
+    [
+        ("domain", "d"),
+        ("project", "p1"),
+        ("resource-group", "main"),
+        ("user", "u1"),
+        ("keypair-policy", "default"),
+    ],
+)
+async def test_checker_applies_to_the_sessions_of_its_scope(
+    simulation: IdleSimulation, scope: tuple[str, str]
+) -> None:
+    session = await simulation.add_session("lab")
+    await simulation.add_checker(scope=scope)
+    await simulation.use(480, lab=1)
+    assert await simulation.status(session) is Status.TERMINATING
+
+
+@pytest.mark.parametrize(
+    ("scope", "is_enabled"),
+    [
+        (("domain", "other"), True),
+        (("project", "p1"), False),
+        (("resource-group", "other"), True),
+        (("user", "u2"), True),
+        (("keypair-policy", "other"), True),
+    ],
 )
 async def test_checker_of_another_scope_or_disabled_binding_does_not_apply(
     simulation: IdleSimulation, scope: tuple[str, str], is_enabled: bool

@@ -64,7 +64,7 @@ async def started(
 
 
 async def lose(cluster: Cluster, seconds: int, *alive: FakeAgent) -> None:
-    """Let time pass in which only the agents ``alive`` send heartbeats."""
+    """Let ``seconds`` pass; only the agents in ``alive`` send heartbeats."""
     cluster.clock.advance(seconds=seconds)
     for agent in alive:
         await agent.beat()
@@ -163,7 +163,7 @@ async def test_kernel_that_its_agent_has_stopped_is_requeued_when_the_agent_retu
     assert (await cluster.store.find(session.id)).restart_count == 1
 
 
-async def test_end_that_the_hub_finds_before_the_agent_returns_is_no_failure(
+async def test_end_that_the_hub_finds_before_the_agent_returns_is_not_a_failure(
     cluster: Cluster,
 ) -> None:
     session, _ = await batch_session(cluster, "train", HUB_STARTS)
@@ -227,7 +227,7 @@ async def test_session_that_its_user_stops_ends_when_its_kernel_cannot_run_any_m
     assert (row.result, row.restart_count) == ("undefined", 0)
 
 
-async def test_group_sets_the_times(cluster: Cluster) -> None:
+async def test_resource_group_sets_the_times_for_lost_agents(cluster: Cluster) -> None:
     admin = await cluster.world.caller("admin")
     groups = cluster.manager.cluster.resource_groups
     options = {"lost_agents": {"requeue_after": "45s", "wait": "2min"}}

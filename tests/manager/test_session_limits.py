@@ -1,5 +1,5 @@
 """The largest amount of each slot with which a session could start now (``now``), and whether a
-preset could (``allocatable``).
+session with a preset could start now (``allocatable``).
 """
 
 from __future__ import annotations

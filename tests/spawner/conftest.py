@@ -18,7 +18,7 @@ from tests.testbed.manager import HUB_TOKEN, Api
 
 @pytest.fixture
 async def agent(api: Api) -> AsyncIterator[FakeAgent]:
-    """An agent that prepares no sessions; the loops of the manager run."""
+    """An agent that prepares no sessions; the background tasks of the manager run."""
     # Load the compiled code now: loading it blocks this process, and a request would have to wait.
     await warm_up()
     fake_agent = FakeAgent(api.agent)

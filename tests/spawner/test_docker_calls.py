@@ -52,7 +52,7 @@ async def test_cancelled_call_counts_until_its_thread_has_ended(endpoint: str) -
         following = asyncio.create_task(
             calls.run(endpoint, "ann", lambda client: steps.append("next call"))
         )
-        # The limit of a user does not delay another user.
+        # A user who has reached the limit does not delay another user.
         await calls.run(endpoint, "bob", lambda client: steps.append("other user"))
         assert steps == ["other user"]
         may_end.set()

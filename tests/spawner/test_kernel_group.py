@@ -222,7 +222,7 @@ async def test_the_main_kernel_connects_to_the_sub_kernels_with_ssh(
         )
         hosts = "main1 slots=1\nsub1 slots=1\nsub2 slots=1"
         assert output == (0, f"{host[-1]}/3 main1 29600\n{hosts}")
-    # The sign-in fails with any key other than the session's.
+    # The sign-in fails with any key except the key of the session.
     await run("ssh-keygen -q -t ed25519 -N '' -f /tmp/other")
     for key in ("/dev/null", "/tmp/other"):
         code, text = await run(f"ssh -F none -p 2200 -i {key} -o StrictHostKeyChecking=no sub1 id")

@@ -135,7 +135,7 @@ def test_unreachable_engine_is_reported_as_unavailable() -> None:
             45,
             "pulling (50 %)",
         ),
-        # The bar does not exceed the range of the step, whatever percentage the agent reports.
+        # The bar stays within the range of the step for any percentage that the agent reports.
         ({"status": "PREPARING", "progress": {"percent": 900}}, 65, "(900 %)"),
         ({"status": "PREPARED"}, 70, "Starting"),
         ({"status": "RUNNING"}, 95, "responds"),

@@ -50,8 +50,7 @@ def nodes(docker_engine: DockerEngine) -> Iterator[list[DockerEngine]]:
     except ComponentMissing as reason:
         skip_or_fail("docker", reason)
     try:
-        for engine in engines:
-            swarm.copy_image(image, docker_engine, engine)
+        swarm.copy_image(image, docker_engine, *engines)
         yield engines
     finally:
         context.__exit__(None, None, None)

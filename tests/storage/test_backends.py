@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from bai_services.core.cluster.storage_checks import MARKER_FILE
 from bai_services.core.errors import BaiError, NotFound, QuotaExceeded, Unavailable
 from bai_services.storage.backends.backend import Backend
 from bai_services.storage.backends.btrfs import BtrfsBackend
@@ -280,6 +281,27 @@ async def test_calls_on_dead_mount_time_out(tmp_path: Path) -> None:
     finally:
         backend.released.set()
         await host.stop()
+
+
+async def test_marker_of_a_host_is_the_same_for_all_managers_and_on_each_file_system_different(
+    tmp_path: Path,
+) -> None:
+    first, second = (StorageHost("nas", LocalBackend(tmp_path)) for _ in range(2))
+    for host in (first, second):
+        await host.start()
+        await host.stop()
+    assert first.marker == second.marker == (tmp_path / MARKER_FILE).read_text() != ""
+    if problem := run("mount", "-t", "tmpfs", "-o", "ro,size=1m", "none", str(tmp_path)):
+        skip_or_fail("mount", problem)
+    try:
+        await second.start()
+        assert second.marker == ""  # it cannot be written
+        assert run("mount", "-o", "remount,rw", str(tmp_path)) is None
+        await second.probe()
+        assert second.marker not in ("", first.marker)
+    finally:
+        await second.stop()
+        run("umount", str(tmp_path))
 
 
 async def test_read_only_host_is_reported(tmp_path: Path) -> None:

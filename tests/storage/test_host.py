@@ -165,7 +165,7 @@ async def test_sweep_at_start_removes_remains_of_crash(tmp_path: Path) -> None:
     assert len(leftovers(storage)) == 1
     storage.staging(location).new_path(".unpacked").mkdir()
     writer.close()
-    # What was written after the start is not a remain.
+    # Files that were written after the start are kept.
     storage.staging(location).sweep(time.time() - 60, is_start=True)
     assert len(leftovers(storage)) == 2
     await storage.sweep(is_start=True)
@@ -299,7 +299,7 @@ async def test_directory_swapped_with_link_never_leads_out(
     finally:
         stop.set()
         attacker.join()
-    # Requests met `way` as a directory and as a link, but never followed the link.
+    # Requests have found `way` both as a directory and as a link, but never followed the link.
     assert seen == {b"mine"}
     assert n_denied
     assert os.listdir(escape_target.parent) == ["outside"]
@@ -464,7 +464,7 @@ async def test_only_the_shared_group_and_the_managers_user_have_access(
     location = fresh_location()
     await storage.create(location)
     await put(storage, location, "a/up", b"up", uid=100_001)
-    # Containers get the folder itself; here, users need access to its parent directories.
+    # In this test, users need access to the parent directories; containers mount the folder itself.
     for path in (
         tmp_path,
         *tmp_path.parents,

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 RUN_DIR = Path(os.environ.get("BAI_TESTBED_RUN", "/tmp/bai-testbed"))
 OWN_HOST = f"unix://{RUN_DIR}/docker.sock"
 DEFAULT_HOST = "unix:///var/run/docker.sock"
+# A whole run of the tests writes about 15 GiB, most of it images.
+FREE_BYTES = 30 << 30
 
 
 @dataclass
@@ -156,6 +158,29 @@ def start() -> None:
     except TimeoutError as error:
         tail = log.read_text(errors="replace")[-2000:]
         raise ComponentMissing(f"dockerd does not respond: {tail}") from error
+    if shutil.disk_usage(cache_dir()).free < FREE_BYTES:
+        remove_old_images(DockerEngine(OWN_HOST))
+
+
+def remove_old_images(engine: DockerEngine) -> None:
+    """Remove stopped containers and all images except the newest one of each name.
+
+    Each state of the working tree has its own images, so they would fill the disk in time.
+    """
+    engine.run("container", "prune", "--force")
+    newest: set[str] = set()
+    # Docker lists the newest image first.
+    for name in engine.run("image", "ls", "--format", "{{.Repository}}:{{.Tag}}").splitlines():
+        repository, _, tag = name.rpartition(":")
+        if "<none>" in name or tag == "latest":
+            continue
+        if repository not in newest:
+            newest.add(repository)
+            continue
+        # An image that another image is made from cannot be removed.
+        with suppress(RuntimeError):
+            engine.run("image", "rm", name)
+    engine.run("image", "prune", "--force")
 
 
 def stop() -> None:

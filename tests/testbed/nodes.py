@@ -61,7 +61,7 @@ class Node:
 
     @contextmanager
     def suspended_engine(self) -> Iterator[None]:
-        """In the block, the engine does not respond; its containers continue."""
+        """Suspend the engine during the block; its containers continue."""
         pid = self.engine_pid()
         os.kill(pid, signal.SIGSTOP)
         try:

@@ -25,7 +25,7 @@ main()
 
 @contextmanager
 def session_server(home: Path, environ: Mapping[str, str] | None = None) -> Iterator[JupyterServer]:
-    """Run a session's server in ``home`` in the block.
+    """Run a session's server in ``home`` during the block.
 
     Its manager cannot be reached, unless ``environ`` contains another ``BAI_MANAGER_URL``.
     """

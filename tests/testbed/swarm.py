@@ -70,15 +70,33 @@ def running(size: int) -> Iterator[list[DockerEngine]]:
         yield engines
 
 
-def copy_image(name: str, source: DockerEngine, target: DockerEngine) -> None:
-    """Copy an image from one engine to another."""
+def copy_image(name: str, source: DockerEngine, *targets: DockerEngine) -> None:
+    """Copy an image from one engine to others.
+
+    Each export of an engine first writes the whole image to its disk, so there is only one, which
+    all targets load at the same time.
+    """
     save = subprocess.Popen(["docker", "-H", source.host, "save", name], stdout=subprocess.PIPE)
-    subprocess.run(
-        ["docker", "-H", target.host, "load", "-q"], stdin=save.stdout, check=True, text=True
-    )
-    assert save.stdout is not None
-    save.stdout.close()
-    assert save.wait(60) == 0
+    loads = [
+        subprocess.Popen(["docker", "-H", target.host, "load", "-q"], stdin=subprocess.PIPE)
+        for target in targets
+    ]
+    try:
+        assert save.stdout is not None
+        while chunk := save.stdout.read(2**20):
+            for load in loads:
+                assert load.stdin is not None
+                load.stdin.write(chunk)
+        save.stdout.close()
+        assert save.wait(60) == 0
+        for load in loads:
+            # With an image that is not complete, `docker load` fails.
+            load.communicate(timeout=120)
+            assert load.returncode == 0
+    finally:
+        for process in (save, *loads):
+            process.kill()
+            process.wait()
 
 
 def _make_bridge(stack: ExitStack, bridge: str, address: str) -> None:

@@ -26,9 +26,10 @@ from bai_services.core.errors import Conflict, NotFound, Unavailable
 CACHE_LIFETIME = "168h"
 CPU_PERIOD = 100_000  # microseconds
 _MAX_ERROR = 300
-# The builder removes the container of a step when it has ended. A new container may not have begun.
+# The builder removes the container of a step that has ended. A younger container may belong to a
+# step that has not started yet.
 _MIN_STEP_AGE_SECONDS = 60
-# Output of Docker, not of a step.
+# Beginnings of lines that Docker prints, not the step.
 _OF_DOCKER = ("Step ", " --->", "Removing intermediate container")
 _STEP = re.compile(r"Step (\d+)/(\d+) :")
 # Docker shows the standard error of a step in red.
@@ -45,23 +46,23 @@ class RunningStep:
         self._container = ""
 
     def begin(self, client: docker.APIClient, container: str) -> None:
-        """Note the container; end it if the build was cancelled."""
+        """Record the container of the step; kill it if the build was cancelled."""
         with self._lock:
             self._container = container
         self.require_wanted(client)
 
     def require_wanted(self, client: docker.APIClient) -> None:
-        """Raise ``NotFound`` if the build was cancelled, and end the current step."""
+        """If the build was cancelled, kill the current step and raise ``NotFound``."""
         if self._cancelled.is_set():
             self.kill(client)
             raise NotFound("the build was cancelled")
 
     def kill(self, client: docker.APIClient) -> None:
-        """End the current step; Docker then ends the build and removes the container."""
+        """Kill the current step; Docker then ends the build and removes the container."""
         with self._lock:
             container, self._container = self._container, ""
         if container:
-            # The step has ended.
+            # The step may have ended already.
             with suppress(docker.errors.APIError):
                 client.kill(container)
 
@@ -156,10 +157,10 @@ def _failure(line: Mapping[str, Any], step: int, last: str) -> Conflict:
 
 
 def remove_old_cache(client: docker.APIClient, agent_label: str) -> None:
-    """Remove images of build steps that were created long ago, and containers of lost builds.
+    """Remove old images of build steps, and containers of interrupted builds.
 
-    An engine that has crashed during a build leaves the container of the step. Sessions of images
-    that were built from recipes have the same label, and ``agent_label``.
+    An engine that crashed during a build leaves the container of the step. Sessions of built images
+    also have the label of the cache, but they have ``agent_label`` too, so they are kept.
     """
     client.prune_images({"dangling": True, "label": [CACHE_LABEL], "until": CACHE_LIFETIME})
     filters = {"label": [CACHE_LABEL], "status": ["created", "exited", "dead"]}

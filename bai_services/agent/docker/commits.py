@@ -49,7 +49,7 @@ async def commit(
     """Commit the container that ``filters`` find, or build the recipe from its image, and push the
     image if the request says so.
 
-    ``variables`` are those of builds.
+    ``variables``: environment variables for builds.
 
     Mounts are not part of a writable layer. The environment of the container has tokens and
     secrets, so the image gets the configuration of the session's image instead.
@@ -58,7 +58,7 @@ async def commit(
     ------
     BaiError
         If the container does not run, the layer is too large, or the registry rejects the image.
-        Then, and after a cancellation, no image remains on this machine.
+        In these cases, and after a cancellation, no image remains on this machine.
     """
     loop, cancelled = asyncio.get_running_loop(), threading.Event()
     building = RunningStep(cancelled)
@@ -151,8 +151,8 @@ def _commit(
     base = client.inspect_image(container["Image"])
     _check_size(_layer_bytes(client, str(container["Id"])), request.max_bytes)
     names = (entry.partition("=")[0] for entry in container["Config"].get("Env") or ())
-    # Docker adds the variables of the container that are missing here, so they are set to "".
-    # Only the short-lived image between the two steps has these names.
+    # Docker copies the variables of the container that are not listed here, so list each one with
+    # an empty value. Only the temporary image has these variables.
     conf = {"Env": [f"{name}=" for name in names], "Labels": {}}
     unnamed = client.commit(container["Id"], conf=conf)["Id"]
     try:
@@ -185,7 +185,8 @@ def _layer_bytes(client: docker.APIClient, container_id: str) -> int:
 def _archive(made: Mapping[str, Any], base: Mapping[str, Any], request: CommitRequest) -> bytes:
     """Return an archive for `docker load`: the layers of ``made`` with the settings of ``base``.
 
-    Docker reads no files of layers that it has, so the archive contains only the configuration.
+    Docker does not read the files of layers that it already has, so the archive contains only the
+    configuration.
     """
     settings = base.get("Config") or {}
     config = {name: settings[name] for name in KEPT_FIELDS if settings.get(name)}

@@ -230,7 +230,7 @@ class DockerEngine(Engine):
                 raise NotFound(f"session {task.session_id} does not run on this machine")
             container_id = str(found[0]["Id"])
             if MEM in slots:
-                # The kernel of the operating system would kill processes to reach a lower limit.
+                # With a limit below the usage, the operating system would kill processes.
                 stats = client.stats(container_id, stream=False, one_shot=True)
                 used = memory_bytes(stats)
                 if used > slots[MEM]:
@@ -286,7 +286,8 @@ class DockerEngine(Engine):
     async def commit(
         self, request: CommitRequest, report_progress: ReportProgress
     ) -> Mapping[str, Any]:
-        # First record the use: an image whose commit is cancelled at its end can be discarded.
+        # Record the use first: only images with a recorded use can be discarded, and a commit can
+        # be cancelled when its image is already complete.
         await self._images.record_use(request.image)
         try:
             return await commit(

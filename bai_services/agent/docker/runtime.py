@@ -1,4 +1,4 @@
-"""Platform parts for images without them: a volume on this machine, and facts about the images."""
+"""Volume with the platform's parts for images that lack them, and facts about these images."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ log = logging.getLogger(__name__)
 
 PROBE_SECONDS = 60.0
 PROBE_POLL_SECONDS = 0.05
-# Longest time of the copy of the parts, several hundred MiB, to a new volume.
+# Time limit for copying the parts (several hundred MiB) to a new volume.
 FILL_SECONDS = 600
-# An old volume is kept for this time.
+# Minimum age at which a volume of an earlier runtime image is removed.
 MIN_UNUSED_SECONDS = 3600
 PROBE_MEMORY_BYTES = 512 * 2**20
 PROBE_LABEL = "bai.probe"
@@ -51,7 +51,7 @@ CONFLICT = 409
 
 
 class Runtime:
-    """Keeps the volume with the platform's parts, and probes each image once.
+    """Maintains the volume with the platform's parts, and probes each image once.
 
     The volume is filled from the runtime image, which has the architecture of this machine. A new
     runtime image gets a new volume; the old one is removed when no container uses it.
@@ -232,14 +232,14 @@ def _fill_volume(client: docker.APIClient, name: str, image_id: str) -> None:
     """Create a volume with the content of the runtime image.
 
     Docker copies the content of an image's folder into an empty volume when it creates a container.
-    The container has the name of the volume and remains: it exists only if the copy is complete,
-    and with it the volume is in use, so that `docker volume prune` keeps it.
+    The container has the name of the volume and is not removed: its existence shows that the copy
+    is complete, and it keeps `docker volume prune` from removing the volume.
     """
     timeout = client.timeout
-    # The client belongs to this thread.
+    # The client belongs to this thread, so its timeout can be changed.
     client.timeout = FILL_SECONDS
     try:
-        # An interrupted copy may have left a part of the files.
+        # An interrupted copy may have left an incomplete volume.
         with suppress(docker.errors.NotFound):
             client.remove_volume(name)
         client.create_volume(name, labels={VOLUME_LABEL: image_id})
@@ -270,7 +270,7 @@ def _starter(image_id: str, volume: str) -> Callable[[docker.APIClient], str]:
             mem_limit=PROBE_MEMORY_BYTES,
             memswap_limit=PROBE_MEMORY_BYTES,
             nano_cpus=1_000_000_000,
-            # The size of the log is the limit of the output.
+            # Limit the output of the probe.
             log_config={"type": "json-file", "config": {"max-size": "1m", "max-file": "1"}},
         )
         created = client.create_container(

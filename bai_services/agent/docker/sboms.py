@@ -23,7 +23,7 @@ ARCHIVE_BLOCK_BYTES = 2 * tarfile.RECORDSIZE
 
 
 async def read_sbom(calls: DockerCalls, image: str) -> bytes:
-    """Return the SBOM of an image, which its label names.
+    """Return the SBOM of an image: the file whose path is in the image's label.
 
     Raises
     ------
@@ -48,8 +48,8 @@ def _read(client: docker.APIClient, image: str) -> bytes:
     path = sbom_path((found.get("Config") or {}).get("Labels") or {})
     if not path:
         raise NotFound(f"image {image} has no SBOM", image=image)
-    # Files of an image can be read only from a container, which is never started. An image may
-    # lack a command.
+    # Docker can read files only from a container, not from an image. The container is never
+    # started; the command is required if the image has none.
     container = client.create_container(
         found["Id"], command=["sbom"], labels={SBOM_LABEL: "1"}, network_disabled=True
     )["Id"]

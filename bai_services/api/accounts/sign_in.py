@@ -45,10 +45,9 @@ class TokenOwner:
 
 
 class _Browsers:
-    """The signed-in users, by the session id that the Hub has given to the browser.
-
-    A refused account loses its Hub token, so the token of a later request names no user. The
-    session id remains in the browser.
+    """Maps the session id that the Hub gave to a browser to the user who was signed in there. When
+    an account is refused, its Hub token is revoked and no longer identifies the user; the browser
+    keeps its session id.
     """
 
     def __init__(self) -> None:

@@ -57,6 +57,7 @@ class Agent(ResponseModel):
     architecture: str
     version: str
     facts: dict[str, Any]
+    storage_problems: dict[str, str]
     slots: SlotsOutput
     used: SlotsOutput
     free: SlotsOutput
@@ -149,6 +150,8 @@ class Heartbeat(_AgentBody):
     is_leaving: bool = False
     # null: unchanged since an earlier heartbeat.
     settings: ReportedSettings | None = None
+    # The problem of each checked storage host ("": it works); null: the agent does not check them.
+    storage: Annotated[dict[NameText, ShortText], Field(max_length=1000)] | None = None
 
     def to_heartbeat(self) -> AgentHeartbeat:
         """Return the heartbeat as the manager's data class.
@@ -182,19 +185,30 @@ class Heartbeat(_AgentBody):
         )
 
 
+class StorageCheck(ResponseModel):
+    """A storage host that the agent checks: its directory, and the content of the file
+    ``.bai-storage-host`` there; "" if there is no such file.
+    """
+
+    name: str
+    path: str
+    marker: str
+
+
 class HeartbeatResponse(ResponseModel):
     """The agent counts as lost ``deadline_seconds`` after its last heartbeat.
 
     ``hub_api_url``: URL of the Hub's API for sessions; agents that restrict the network of sessions
-    must allow it. ``is_new``: the agent was unknown; its next heartbeat contains its settings.
-    ``protocol``: the manager's version of the agent protocol. ``max_reports``: maximum number of
-    reports in one request.
+    must allow it. ``is_new``: the agent was unknown, and must send its settings with the next
+    heartbeat. ``protocol``: the manager's version of the agent protocol. ``max_reports``: maximum
+    number of reports in one request.
     """
 
     deadline_seconds: int
     interval_seconds: int
     hub_api_url: str
     is_new: bool
+    storage: list[StorageCheck]
     protocol: int
     max_reports: int
 
@@ -338,7 +352,7 @@ class HeartbeatHandler(APIHandler):
     async def post(self, key: str, body: Heartbeat) -> records.HeartbeatResponse:
         kernels = None if body.kernels is None else [one.model_dump() for one in body.kernels]
         return await self.manager.cluster.agents.heartbeat(
-            self.caller, key, body.to_heartbeat(), kernels
+            self.caller, key, body.to_heartbeat(), kernels, body.storage
         )
 
 

@@ -36,7 +36,7 @@ class PrunedImage(ResponseModel):
 
 class PruneReport(ResponseModel):
     """``silent_agents``: agents that have not reported within 20 seconds, or whose engine does not
-    respond. They continue a removal.
+    respond. A removal continues on these agents.
     """
 
     is_dry_run: bool

@@ -64,7 +64,9 @@ class Maintenance(ResponseModel):
 
 
 class CurrentMaintenance(ResponseModel):
-    """``is_active``: the period has started."""
+    """``is_active``: the period has started. ``rejects_changes``: your requests for changes, such
+    as the start of a session, are rejected now.
+    """
 
     id: str
     scope: str
@@ -74,6 +76,7 @@ class CurrentMaintenance(ResponseModel):
     starts_at: datetime
     ends_at: datetime | None
     is_active: bool
+    rejects_changes: bool
 
 
 class MaintenancesHandler(APIHandler):

@@ -110,8 +110,9 @@ class SessionCallback(ResponseModel):
 class Check(ResponseModel):
     """Result of one check of the scheduler, with facts that depend on ``check``.
 
-    ``check``: account, resource-group, dependencies, not-before, maintenance, policy, resources,
-    order or reservation. ``message`` is in English. ``coded``: the same text as a code with values.
+    ``check``: account, budget, resource-group, dependencies, not-before, maintenance, policy,
+    resources, order or reservation. ``message`` is in English. ``coded``: the same text as a code
+    with values.
     """
 
     model_config = ConfigDict(extra="allow")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..usage.budgets import MONEY
 from .fields import Field, FieldKind
 
 
@@ -31,6 +32,8 @@ class Entity:
     has_generated_key: bool = False
     # Name of the field whose value identifies an object in REST paths.
     id: str = "id"
+    # Fields with amounts in the currency that the object names.
+    money: tuple[str, ...] = ()
     # Another name of the command group.
     alias: str = ""
 
@@ -710,7 +713,8 @@ BUDGET = Entity(
         ),
         _VERSION,
     ),
-    columns=("project", "domain", "amount", "spent", "left", "currency", "mode", "blocked_at"),
+    columns=("project", "domain", "amount", "spent", "left", "mode", "blocked_at"),
+    money=MONEY,
     example_key="default",
     example_create="--amount 1000 --mode block --time-zone Asia/Seoul",
     example_update="--amount 1500",

@@ -12,7 +12,7 @@ import click
 from bai_services.core.cluster import group_options
 from bai_services.core.counts import with_article
 
-from .. import output
+from .. import output, units
 from ..cluster.agents import with_formatted_capacity
 from ..command import (
     Choice,
@@ -113,13 +113,13 @@ def body_from_options(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any
 
 
 def _with_texts(entity: Entity, item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with the words "no limit" for the values that mean this."""
+    """Return an object with "no limit" for the values that mean this, and with its currency."""
     texts = {
         field.name: NO_LIMIT
         for field in entity.fields
         if field.name in item and item[field.name] in field.unlimited
     }
-    return {**item, **texts}
+    return {**units.with_currency(item, entity.money), **texts}
 
 
 def _print_item(entity: Entity, item: Mapping[str, Any], *, as_json: bool) -> None:

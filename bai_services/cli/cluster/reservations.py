@@ -54,7 +54,7 @@ def reservation() -> None:
 
 
 def _to_text(item: dict[str, Any]) -> None:
-    """Convert the fields of a reservation for people: resources, and the current state."""
+    """Replace the resources and the state of a reservation by texts for the terminal."""
     item["resources"] = units.slots(item["resources"])
     starts_at, ends_at, used_at = (
         at and datetime.fromisoformat(at)

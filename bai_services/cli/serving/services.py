@@ -147,7 +147,8 @@ async def _note_log(connection: Connection, name: str, owner: str) -> None:
     """Print the end of the output of the last replica that has ended, and name the command that
     prints all of it.
 
-    Others than the owner only get the command: their access to an output is recorded.
+    Users other than the owner only get the command, because each access to another user's log is
+    recorded.
     """
     path = f"{endpoint_path(name)}/replicas"
     page = await connection.client.get(path, phase="ended", sort="-changed_at", limit=1)
@@ -159,7 +160,7 @@ async def _note_log(connection: Connection, name: str, owner: str) -> None:
             log = f"/sessions/{segment(replica['id'])}/logs"
             found = await connection.client.get(log, lines=_SHOWN_LINES)
         except BaiError:
-            continue  # Such as an agent that does not respond.
+            continue  # for example because the agent does not respond
         for line in found["log"].splitlines():
             output.note(f"  {line}")
 
@@ -227,7 +228,7 @@ async def update(
 async def scale(connection: Connection, name: str, replicas: int, *, as_json: bool) -> None:
     """Set a fixed number of replicas, which ends autoscaling."""
     made = await connection.client.patch(endpoint_path(name), {"replicas": replicas})
-    output.print_done(f"endpoint {name} gets {replicas} replicas", made, as_json=as_json)
+    output.print_done(f"number of replicas of endpoint {name}: {replicas}", made, as_json=as_json)
 
 
 @service.command(

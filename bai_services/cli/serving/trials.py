@@ -52,7 +52,7 @@ async def try_(
     shown = ""
     try:
         while trial["ended_at"] is None:
-            # One note for each cause, not one for each second of it.
+            # Print a note only when the cause changes, not at each poll.
             if trial["state_coded"]["code"] != shown and not as_json:
                 shown = trial["state_coded"]["code"]
                 output.note(trial["state"])

@@ -137,11 +137,27 @@ async def keep_alive(connection: Connection, name: str, *, as_json: bool) -> Non
     if rule is not None and not (ends_at or _checks_of_use(session)):
         when, why = units.relative_text(rule["ends_at"]), units.with_local_times(rule["reason"])
         raise Conflict(f"session {name} still stops {when}, used or not: {why}", session=name)
-    effect = f"is stopped at {ends_at} unless it is used" if ends_at else "has no idle timeout"
+    output.print_done(_kept_text(name, ends_at, session), found, as_json=as_json)
+
+
+def _kept_text(name: str, idle_ends_at: str | None, session: Mapping[str, Any]) -> str:
+    """Return until when a session is kept alive, and how often this can be repeated."""
+    effects = []
+    if (ends_at := units.parse_time(idle_ends_at)) is not None:
+        when = f"{units.relative(ends_at)} ({units.local(ends_at)})"
+        effects.append(f"it stops {when} unless it is used")
     for check in _checks_of_use(session):
         left = check["keep_alives_left"]
-        effect += f"; {left} keep-alive{'' if left == 1 else 's'} left for {check['checker']}"
-    output.print_done(f"{name} {effect}", found, as_json=as_json)
+        effects.append(
+            f"the window of idle checker {check['checker']} begins again, "
+            f"{left} keep-alive{'' if left == 1 else 's'} left"
+        )
+    if not effects:
+        return f"{name} has no idle timeout"
+    if (rule := session["end_rule"]) is not None and rule["ends_at"] != idle_ends_at:
+        when = units.relative_text(rule["ends_at"])
+        effects.append(f"it still stops {when}: {units.with_local_times(rule['reason'])}")
+    return f"{name} is kept alive: {'; '.join(effects)}"
 
 
 def _checks_of_use(session: Mapping[str, Any]) -> list[Mapping[str, Any]]:

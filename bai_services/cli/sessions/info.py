@@ -70,7 +70,7 @@ def session_screen(connection: Connection, session: Mapping[str, Any]) -> Screen
     if session["type"] == SessionType.BATCH and session["status"] in ENDED:
         code = _exit_code(session)
         screen.add("Result", session["result"] + ("" if code is None else f", exit code {code}"))
-    screen.pair(("Ends", units.relative_text(session["ends_at"])), ("Idle stop", _idle(session)))
+    _add_end(screen, session)
     _add_elasticity(screen, session)
     _add_preemption(screen, session)
     for notice in session["notices"]:
@@ -174,9 +174,17 @@ def _mount(mount: Mapping[str, Any]) -> str:
     return f"{mount['vfolder']}{inside} → {mount['path']} ({mount['permission']})"
 
 
-def _idle(session: Mapping[str, Any]) -> str:
-    when = units.relative_text(session["idle_ends_at"])
-    return f"{when} unless the session is used" if when else ""
+def _add_end(screen: Screen, session: Mapping[str, Any]) -> None:
+    """Add the limits of the session, and the coming stop as `bai session ls` shows it."""
+    stop = coming_stop(session)
+    first = (session["end_rule"] or {}).get("ends_at") if stop else None
+    ends, idle = (
+        # A coming stop is shown once, with its reason.
+        "" if session[name] == first else units.relative_text(session[name])
+        for name in ("ends_at", "idle_ends_at")
+    )
+    screen.pair(("Ends", ends), ("Idle stop", f"{idle} unless the session is used" if idle else ""))
+    screen.add("Stops", stop)
 
 
 def _add_elasticity(screen: Screen, session: Mapping[str, Any]) -> None:
@@ -191,11 +199,20 @@ def _add_preemption(screen: Screen, session: Mapping[str, Any]) -> None:
         screen.add("Preemption", "never")
     if session["restart_count"]:
         screen.add("Restarts", f"{session['restart_count']} after preemption")
-    screen.add("Stops", stop_text(session))
+
+
+def status_detail(session: Mapping[str, Any]) -> str:
+    """Return one text about the state of a session: why it is pending, will stop or has ended."""
+    if session["status"] == Status.PENDING:
+        return "; ".join(position_and_reasons(session)[1:]) or session["status_info"]
+    stop = coming_stop(session)
+    return f"stops {stop}" if stop else units.with_local_times(session["status_info"])
 
 
 def coming_stop(session: Mapping[str, Any]) -> str:
     """Return when and why a running session is stopped soon; empty if no stop is near."""
+    if session["status"] != Status.RUNNING:
+        return ""
     if preemption := stop_text(session):
         return preemption
     rule = session["end_rule"]

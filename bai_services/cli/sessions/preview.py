@@ -10,7 +10,7 @@ import click
 from bai_services.core.errors import InvalidRequest
 
 from .. import output
-from .why import explanation_lines
+from .why import check_lines, explanation_lines
 
 
 def print_preview(preview: Mapping[str, Any], *, as_json: bool) -> None:
@@ -47,6 +47,7 @@ def _lines(preview: Mapping[str, Any]) -> Iterator[str]:
     yield f"{session['name']}: {session['image']}, {resources}, resource group {group}"
     if preview["starts_now"]:
         yield "it would start now"
+        yield from (line for check in preview["checks"] for line in check_lines(check))
     else:
         yield from explanation_lines(preview)
     yield from _caps(preview["caps"])

@@ -11,7 +11,14 @@ from typing import Any
 import httpx
 
 from bai_services.client import Token, raise_for_error
-from bai_services.core.errors import BaiError, Conflict, InvalidRequest, RateLimited, Unavailable
+from bai_services.core.errors import (
+    BaiError,
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    RateLimited,
+    Unavailable,
+)
 from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
 from bai_services.core.user_input import read_whole, shown
 from bai_services.tunnel.client import TunnelClient
@@ -110,6 +117,11 @@ async def find_running_session(connection: Connection, name: str) -> Remote:
         remedy = "" if session["status"] in ENDED else f"; wait for it: bai session wait {name}"
         raise Conflict(f"session {name} is {session['status']}{remedy}", status=session["status"])
     address = connection.address(session["url"])
+    if address.startswith("http:") and connection.profile.url.startswith("https:"):
+        raise Forbidden(
+            f"session {name} is at {address}, whose connections are not encrypted, unlike those to "
+            "the hub: ask an administrator to use https for the proxy_address of the resource group"
+        )
     credential = connection.profile.credential
     if isinstance(credential, Token):
         return Remote(session, address, credential.value)

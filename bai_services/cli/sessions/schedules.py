@@ -24,7 +24,7 @@ from ..command import (
     segment,
     with_options,
 )
-from .spec_options import request_fields, spec_options
+from .spec_options import request_fields, request_text, spec_options
 
 COLUMNS = ("name", "start", "stop", "time_zone", "next_start", "last_status", "last_reason")
 _RUN_COLUMNS = ("due_at", "status", "session_id", "stops_at", "reason")
@@ -135,6 +135,7 @@ async def info(connection: Connection, name: str, *, as_json: bool) -> None:
     found = await connection.client.get(f"/schedules/{segment(name)}")
     if not as_json:
         found["next_starts"] = _local_starts(found)
+        found["request"] = request_text(found["request"])
     output.print_fields(found, as_json=as_json)
 
 

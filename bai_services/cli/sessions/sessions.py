@@ -43,7 +43,7 @@ from .control import (
 )
 from .devices import devices
 from .exec import cp, exec_
-from .info import coming_stop, info, status_text
+from .info import info, status_detail, status_text
 from .live_output import events, follow_log, top
 from .log_search import search_logs
 from .preview import print_preview
@@ -51,7 +51,7 @@ from .resize import resize
 from .spec_options import request_fields, spec_options
 from .terminal import attach
 from .usage import usage
-from .waiting import print_created, print_result, wait_for_status
+from .waiting import after_first_pass, print_created, print_result, wait_for_status
 from .why import why
 
 COLUMNS = ("name", "status", "created_at", "resources", "image", "project", "owner", "status_info")
@@ -159,6 +159,8 @@ async def create(
         return
     found = await connection.client.post("/sessions", body)
     if not wait:
+        if not (as_json or enqueue_only):
+            found = await after_first_pass(connection.client, found)
         print_created(connection, found, as_json=as_json)
         return
     begin = time.monotonic()
@@ -202,8 +204,7 @@ async def list_(
         for item in page["items"]:
             item["resources"] = _size_text(item)
             item["status"] = status_text(item)
-            if stop := coming_stop(item):
-                item["status_info"] = f"stops {stop}"
+            item["status_info"] = status_detail(item)
     if name or project or status:
         empty = "no session matches the filters"
     else:

@@ -18,6 +18,7 @@ from bai_services.core.scheduling.placement_options import Designation, Mode
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.core.sessions.spec import MAX_PRIORITY, SessionSpec, traits_of
 
+from .. import output, units
 from ..command import Choice, parse_pairs
 
 MOUNT_FORM = "FOLDER[/DIRECTORY][:PATH[:ro|rw]]"
@@ -207,3 +208,22 @@ def request_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     if "startup_command" in body:
         body.setdefault("type", SessionType.BATCH)
     return body
+
+
+def request_text(request: Mapping[str, Any]) -> str:
+    """Return a stored request for people: one line per field, with the units of resources."""
+    lines = []
+    for name, value in request.items():
+        if name == "resources":
+            text = units.slots({slot: str(amount) for slot, amount in value.items()})
+        elif name == "mounts":
+            text = ", ".join(_mount_text(mount) for mount in value)
+        else:
+            text = output.cell(value)
+        lines.append(f"{name}: {text}")
+    return "\n".join(lines)
+
+
+def _mount_text(mount: Mapping[str, Any]) -> str:
+    details = [str(mount[name]) for name in ("path", "permission") if mount.get(name)]
+    return f"{mount['vfolder']} ({', '.join(details)})" if details else str(mount["vfolder"])

@@ -22,13 +22,16 @@ from ..command import Connection
 from ..screen import Screen
 from ..text import printable
 from .info import next_commands
-from .wait_reasons import position_and_reasons, quota_note, remedy_texts
+from .wait_reasons import position_and_reasons, quota_note, remedy_texts, starts_text
 
 # Timeouts of a long poll: short on a terminal, to show current progress; longer otherwise.
 _TERMINAL_POLL_SECONDS = 1.0
 _PLAIN_POLL_SECONDS = 5.0
 _SILENT_POLL_SECONDS = 20.0
 _MIN_POLL_INTERVAL_SECONDS = 0.1
+# A command that does not wait for the start waits this long for the first scheduling pass.
+_FIRST_PASS_POLLS = 3
+_FIRST_PASS_POLL_SECONDS = 0.5
 _REMEDIES_INTERVAL_SECONDS = 10.0
 _MAX_REMEDIES = 2
 _DIVIDER = " · "
@@ -109,8 +112,21 @@ def print_result(
     _print_next(connection, session, title)
 
 
+async def after_first_pass(client: Client, session: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a new session once the scheduler has placed it or knows why it is pending."""
+    latest = session
+    path = f"/sessions/{session['id']}"
+    # The session exists already, so an error is no failure of the command.
+    with contextlib.suppress(BaiError):
+        for _ in range(_FIRST_PASS_POLLS):
+            if latest["status"] != Status.PENDING or latest["reasons"]:
+                break
+            latest = await client.get(path, wait=Status.SCHEDULED, timeout=_FIRST_PASS_POLL_SECONDS)
+    return latest
+
+
 def print_created(connection: Connection, session: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print a session right after its creation: its status and next commands."""
+    """Print a session right after its creation: its status, why it waits, and next commands."""
     if as_json:
         output.print_json(session)
         return
@@ -121,6 +137,9 @@ def print_created(connection: Connection, session: Mapping[str, Any], *, as_json
 
 def _print_next(connection: Connection, session: Mapping[str, Any], title: Text) -> None:
     screen = Screen(title)
+    if session["status"] == Status.PENDING:
+        screen.add("Reason", "\n".join(position_and_reasons(session)[1:]))
+        screen.add("Starts", starts_text(session["estimated_start"]))
     if session["status"] == Status.RUNNING and session["type"] != SessionType.BATCH:
         screen.add("Open", connection.address(session["url"]))
     screen.add("Next", " · ".join(next_commands(session)))

@@ -49,7 +49,7 @@ def format_lines(response: Mapping[str, Any]) -> list[str]:
 
 def explanation_lines(response: Mapping[str, Any]) -> list[str]:
     """Return text lines with the checks, the estimated start and the suggestions of a response."""
-    lines = [line for check in response["checks"] for line in _check(check)]
+    lines = [line for check in response["checks"] for line in check_lines(check)]
     estimate = response["estimate"]
     when = units.parse_time(estimate["starts_at"])
     if when is None:
@@ -66,7 +66,8 @@ def _certainty(label: str) -> str:
     return label if meaning is None else f"{label}: {meaning}"
 
 
-def _check(check: Mapping[str, Any]) -> list[str]:
+def check_lines(check: Mapping[str, Any]) -> list[str]:
+    """Return the text lines of one check: its result, its name and its message."""
     result = "ok  " if check["passed"] else "FAIL"
     return _wrapped(f"{check['check']}: {check['message']}", prefix=f"  {result}  ")
 

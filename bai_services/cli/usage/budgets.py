@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .. import output
+from .. import output, units
 from ..command import (
     Connection,
     connected,
@@ -15,7 +15,9 @@ from ..command import (
     page_query,
 )
 
-_COLUMNS = ("project", "amount", "spent", "left", "currency", "period_end", "mode", "blocked_at")
+_COLUMNS = ("project", "amount", "spent", "left", "period_end", "mode", "blocked_at")
+# Fields with amounts in the currency of the prices.
+MONEY = ("amount", "spent", "left")
 
 
 @click.command(epilog=example("bai budget"))
@@ -28,4 +30,6 @@ async def budget(
 ) -> None:
     """Show the budgets of your projects in the current period, and how much remains."""
     page = await connection.client.get("/budgets", **page_query(sort, limit, offset))
+    if not as_json:
+        page["items"] = [units.with_currency(item, MONEY) for item in page["items"]]
     output.print_page(page, _COLUMNS, as_json=as_json, empty="none of your projects has a budget")

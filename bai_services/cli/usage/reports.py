@@ -13,7 +13,7 @@ import click
 from bai_services.core.usage.model import HOUR, OF_ONE_OWNER, Dimension, EndpointDimension
 from bai_services.core.usage.periods import Every
 
-from .. import output
+from .. import output, units
 from ..command import (
     Choice,
     Connection,
@@ -28,10 +28,10 @@ from ..command import (
 _COLUMNS = ("start", "name", "slot", "allocated", "used", "wasted", "waited", "cost", "energy")
 _ENDPOINT_COLUMNS = ("start", "name", "owner", "requests", "input_tokens", "output_tokens")
 _NOT_MEASURED, _NO_PRICE = "not measured", "no price"
-# Names of the groups of usage without a value.
+# Names of the groups with an empty name.
 _NO_NAMES = {Dimension.DEVICE_MODEL.value: "(no device)", Dimension.IMAGE.value: "(no image)"}
 _JOULES_PER_KWH = 3_600_000
-# Texts for requests without a token of the owner, by the name of the token in reports.
+# Texts for requests without a token that the owner created, by the token's name in reports.
 TOKEN_TEXTS = {"": "(chat page)", "*": "(no token)"}
 _FORMATS = {Every.HOUR: "%Y-%m-%d %H:%M", Every.DAY: "%Y-%m-%d", Every.MONTH: "%Y-%m"}
 
@@ -168,7 +168,7 @@ def _usage_texts(row: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str,
         "used": f"{row['used_seconds'] / measured:.0%}" if measured else _NOT_MEASURED,
         "wasted": _hours(row["wasted_seconds"]),
         "waited": "" if row["waited_seconds"] is None else _hours(row["waited_seconds"]),
-        "cost": _NO_PRICE if cost is None else f"{cost:.2f} {report['currency']}".strip(),
+        "cost": _NO_PRICE if cost is None else units.money(cost, report["currency"]),
         "energy": _NOT_MEASURED if energy is None else f"{energy / _JOULES_PER_KWH:.2f} kWh",
     }
 
@@ -242,7 +242,7 @@ def _endpoint_texts(row: Mapping[str, Any], report: Mapping[str, Any]) -> dict[s
 
 
 def _token_text(name: str) -> str:
-    """Return ENDPOINT/TOKEN, with a description of requests without a token of the owner."""
+    """Return ENDPOINT/TOKEN, with TOKEN replaced by its text in ``TOKEN_TEXTS``, if any."""
     endpoint, _, token = name.rpartition("/")
     return f"{endpoint}/{TOKEN_TEXTS.get(token, token)}"
 

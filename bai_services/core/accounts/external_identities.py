@@ -17,7 +17,7 @@ MAX_SIGNED_TOKEN_SECONDS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalUser:
-    """What a provider has asserted about a user.
+    """The claims of a provider about a user.
 
     Only ``issuer`` and ``subject`` identify the user. ``provider`` is the name in the
     configuration. The other fields are used for new accounts; the e-mail address is also used to
@@ -67,7 +67,9 @@ class Identities:
 
 @dataclass(frozen=True, slots=True)
 class OwnIdentities:
-    """The caller's linked identities; ``has_password``: a new link needs the caller's password."""
+    """The caller's linked identities; ``has_password``: the caller has a password, which a new link
+    requires.
+    """
 
     items: Sequence[Identity]
     has_password: bool

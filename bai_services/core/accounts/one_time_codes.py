@@ -61,7 +61,7 @@ class CodeRules:
         for part in others:
             domain, separator, rule = (word.strip() for word in part.partition("="))
             if not separator or not domain or domain in by_domain:
-                raise ValueError(f"{part!r} is not DOMAIN=RULE, or not the domain's only rule")
+                raise ValueError(f"{part!r} is not DOMAIN=RULE, or the domain has another rule")
             try:
                 check_slug("domain", domain)
             except InvalidRequest as error:
@@ -96,7 +96,8 @@ class SecondFactor:
 class OneTimeCodeState:
     """State of the caller's authenticator. ``rule`` is the rule of the caller's domain.
 
-    ``has_password``: the registration of an authenticator needs the caller's password.
+    ``has_password``: the caller has a password, which the registration of an authenticator
+    requires.
     """
 
     rule: CodeRule

@@ -13,7 +13,8 @@ MAX_LENGTH = 256
 
 FAILURES_ALLOWED = 10
 BLOCK_TIME = timedelta(seconds=1200)
-# Limit per IP address for all user names together; higher, because many users may share an address.
+# Limit per IP address, for all user names together. It is higher than the limit per user name,
+# because many users may share an address.
 ADDRESS_FAILURES_ALLOWED = 100
 MAX_DELAY_SECONDS = 10.0
 # Reason of a sign-in that is rejected because too many sign-ins are in progress.
@@ -50,7 +51,7 @@ def is_expired(changed_at: datetime | None, max_age_days: int, now: datetime) ->
 
 
 def broken_rules(password: str, username: str, email: str) -> list[str]:
-    """Return the rules that a new password breaks, each as a clause after "the password".
+    """Return the rules that a new password breaks, each as a phrase such as "must contain a digit".
 
     For a password that is too long, only the rule about the length is returned.
     """

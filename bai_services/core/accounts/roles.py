@@ -159,7 +159,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "image.write": _SUPERADMIN,
     "image-registry.read": _SUPERADMIN,
     "image-registry.write": _SUPERADMIN,
-    # Custom images: commits of sessions. Shared ones are visible without a permission.
+    # Custom images: commits of sessions. Shared images are visible without a permission.
     "custom-image.read": _OWN_READS,
     "custom-image.write": _OWN_WRITES,
     "custom-image.publish": _SUPERADMIN,
@@ -215,7 +215,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "model.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
     "model.refresh": _reaches(R.PROJECT, R.DOMAIN, R.NONE),
     "model-import.read": _OWN_READS,
-    # Imports that members of a model store request start only after approval.
+    # Members of a model store may request imports, which start only after approval.
     "model-import.request": _reaches(R.PROJECT, R.DOMAIN, R.NONE),
     "model-import.approve": _DOMAIN_WRITES,
     "model-import.cancel": _reaches(R.OWN, R.DOMAIN, R.NONE),

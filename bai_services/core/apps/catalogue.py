@@ -10,7 +10,7 @@ from ..cluster.image_labels import Protocol, ServicePort
 from .shares import WHOLE_SESSION
 
 PORTS = "Ports"
-# Protocols of the service-ports label with ports that a browser can open.
+# Protocols in the service-ports label whose ports a browser can open.
 OPENABLE = frozenset({Protocol.HTTP, Protocol.PREOPEN})
 # Titles of ports with protocols that need a viewer program.
 _TITLES = {Protocol.VNC: "Desktop (VNC)", Protocol.RDP: "Desktop (RDP)"}
@@ -19,7 +19,7 @@ _TITLES = {Protocol.VNC: "Desktop (VNC)", Protocol.RDP: "Desktop (RDP)"}
 class AppKind(StrEnum):
     BUILTIN = "builtin"  # served by the Jupyter server itself
     PROCESS = "process"  # a process that is started at the first request
-    PORT = "port"  # a port; the session does not start the program that listens
+    PORT = "port"  # a port; the platform does not start the program that listens on it
     TCP = "tcp"  # a protocol other than HTTP, reached through a tunnel
 
 

@@ -1,4 +1,4 @@
-"""Custom images: sessions that were committed to an image; their states, names and visibility."""
+"""Custom images, from commits of sessions or builds of recipes: states, names and visibility."""
 
 from __future__ import annotations
 
@@ -120,7 +120,8 @@ class BuildLog:
 class CommitRequest:
     """A commit as the agent executes it. ``max_bytes`` limits the changes; 0: no limit.
 
-    ``recipe``: files of a recipe; with them, the image is built, from the image of the session.
+    ``recipe``: files of a recipe. If there are any, the image is built from them, with the image of
+    the session as its base.
     """
 
     id: str
@@ -187,12 +188,12 @@ def next_commit_status(status: CommitStatus, event: CommitEvent) -> CommitStatus
 
 
 def check_custom_name(name: str) -> str:
-    """Return the name of a custom image.
+    """Return ``name`` if it is a valid name of a custom image.
 
     Raises
     ------
     InvalidRequest
-        If it does not consist of 4 to 32 letters, digits, hyphens and underscores.
+        If the name does not consist of 4 to 32 letters, digits, hyphens and underscores.
     """
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
@@ -203,13 +204,13 @@ def check_custom_name(name: str) -> str:
 
 
 def check_commit_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels that a user adds to an image.
+    """Return the labels that a user adds to an image, if they are valid.
 
     Raises
     ------
     InvalidRequest
-        If there are too many, one is too long or has a control character, or has the prefix of the
-        platform's labels.
+        If there are too many labels, or if a label is too long, has a control character, or has the
+        prefix of the platform's labels.
     """
     if len(labels) > MAX_COMMIT_LABELS:
         raise InvalidRequest(
@@ -232,7 +233,7 @@ def check_commit_labels(labels: Mapping[str, str]) -> dict[str, str]:
 def custom_image_name(host: str, owner: str, name: str, image_id: str) -> str:
     """Return the name of the image of a commit; the id makes it unique.
 
-    ``host`` is the registry's, or "" if the image stays on the agent.
+    ``host`` is the host of the registry, or "" if the image stays on the agent.
     """
     words = [_NOT_IN_REPOSITORY.sub("-", word.lower()).strip("-") or "x" for word in (owner, name)]
     return f"{host or LOCAL_HOST}/{REPOSITORY_PREFIX}/{'/'.join(words)}:{image_id[:8]}"

@@ -62,7 +62,9 @@ class Sharing:
 
     @property
     def clients(self) -> int:
-        """Number of sessions with the smallest share that fit on the device; 0 without shares."""
+        """Number of sessions with the smallest share that fit on the device; 0 if it offers no
+        shares.
+        """
         return SHARE_UNIT // self.least if self.most else 0
 
     def in_force(self, shares: Iterable[int]) -> int:

@@ -95,7 +95,7 @@ class Shortage:
     asked: int
     available: int
     text: CodedText
-    # The message if no session uses the agents; empty: ``text``.
+    # The message that replaces ``text`` if no session uses the agents; empty: ``text`` is used.
     message_when_unused: str = ""
 
 

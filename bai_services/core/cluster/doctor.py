@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ..installation.findings import Finding, error, ok, warning
+from ..installation.findings import Finding, Level, error, ok, warning
 from .model import AgentStatus
 from .protocol import PROTOCOL
 
@@ -77,6 +77,20 @@ def compare_protocols(agent: int) -> Finding | None:
         f"the agent has version {agent} of the agent protocol, the manager {PROTOCOL}",
         "upgrade the agent: it will not work with the next release of the manager",
     )
+
+
+def compare_storage(problems: Mapping[str, str], findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield a finding for each storage host that the agent has reported as not working, unless
+    ``findings`` contain an error of that host.
+    """
+    found = {one.check for one in findings if one.level == Level.ERROR}
+    for host, problem in sorted(problems.items()):
+        if (name := f"storage {host}") not in found:
+            yield error(
+                name,
+                f"no session with folders on this storage host is placed here ({problem})",
+                "see the agent's log; the agent checks the file system every few seconds",
+            )
 
 
 def compare_engines(endpoint: str, agent: str, manager: str) -> Finding:

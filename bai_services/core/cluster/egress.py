@@ -159,8 +159,8 @@ def ruleset(
 ) -> str:
     """Return the input of ``iptables-restore --noflush`` that sets the agent's chains atomically.
 
-    ``clients`` are the networks from which connections to the containers are allowed; None if no
-    port is published; Docker then allows no connection.
+    ``clients`` are the networks from which connections to the containers are allowed. None means
+    that no port is published, so Docker allows no connection.
 
     For an allowed packet, the rules RETURN to Docker's own rules, so both must allow the packet.
     Containers of one bridge may reach each other, except on a shared bridge.

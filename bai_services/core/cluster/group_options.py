@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..durations import parse_duration
 from ..errors import InvalidRequest
@@ -54,7 +55,9 @@ MINIMUM = "minimum_enforcement"
 PREEMPTION = "preemption"
 LOST_AGENTS = "lost_agents"
 PROVISIONING = "provisioning"
-# Nested levels of options that changes merge: ``fair_share.weights.user.ID``.
+PROXY_ADDRESS = "proxy_address"
+# Number of nested levels that a change merges into the stored options, as in
+# ``fair_share.weights.user.ID``.
 _MERGED_LEVELS = 4
 
 
@@ -76,6 +79,9 @@ class GroupOptions:
     preemption: PreemptionOptions = OFF
     lost_agents: LostAgentOptions = LostAgentOptions()
     provisioning: ProvisioningOptions = NO_MACHINES
+    # URL of the reverse proxy through which users reach the sessions of the group, without a path;
+    # "": the address of the Hub.
+    proxy_address: str = ""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> GroupOptions:
@@ -165,6 +171,8 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
         given = stored[PROVISIONING] = dict(stored[PROVISIONING])
         for name in _PROVISIONING_SECONDS & given.keys():
             given[name] = getattr(parsed.provisioning, f"{name}_seconds")
+    if PROXY_ADDRESS in stored:
+        stored[PROXY_ADDRESS] = parsed.proxy_address
     return stored
 
 
@@ -251,6 +259,22 @@ def _architecture(name: str, value: Any) -> str:
     if not isinstance(value, str) or not _ARCHITECTURE.fullmatch(value):
         raise InvalidRequest(f"{name} must be a name such as x86_64", field=f"{FIELD}.{name}")
     return value
+
+
+def _address(name: str, value: Any) -> str:
+    """Return the URL of a proxy without a trailing slash; "" for an empty one."""
+    problem = InvalidRequest(
+        f"{name} must be a URL such as https://seoul.example.org, without a path",
+        field=f"{FIELD}.{name}",
+    )
+    if not isinstance(value, str) or not _URL.fullmatch(value):
+        raise problem
+    try:
+        parts = urlsplit(value)
+        _ = parts.port  # raises ValueError
+    except ValueError:
+        raise problem from None
+    return value.rstrip("/").lower()
 
 
 def _count(name: str, value: Any) -> int:
@@ -369,6 +393,10 @@ _PROVISIONING: Mapping[str, Callable[[str, Any], Any]] = {
 }
 _PROVISIONING_SECONDS = frozenset({"idle", "join", "cooldown"})
 _ARCHITECTURE = re.compile(r"[a-zA-Z0-9_]{1,32}")
+# A URL of a host, without user, path, query and fragment; or nothing.
+_URL = re.compile(
+    r"(?:https?://(?:[A-Za-z0-9.-]{1,230}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?/?)?"
+)
 _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "placement": _one_of(Policy),
     "backfill": _one_of(Backfill),
@@ -380,4 +408,5 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     PREEMPTION: _preemption,
     LOST_AGENTS: _lost_agents,
     PROVISIONING: _provisioning,
+    PROXY_ADDRESS: _address,
 }

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 
 PER_SECOND = 50
-"""Maximum heartbeats per second of all agents; with more agents, the interval is longer."""
+"""Maximum heartbeats per second of all agents together; the interval grows with their number."""
 MAX_UNBATCHED = 50
-"""With more agents, their heartbeats are processed in batches."""
+"""Maximum number of agents whose heartbeats are processed at once, not in batches."""
 BATCH_SECONDS = 1.0
 
 
 def batch_seconds(agents: int) -> float:
-    """Return for how long heartbeats are collected before they are processed together.
+    """Return the seconds for which heartbeats are collected into a batch; 0: no batches.
 
-    With few agents, they are processed at once. With many, the time is short in comparison with
-    their interval.
+    The time is short in comparison with the interval between the heartbeats of an agent.
     """
     return 0.0 if agents <= MAX_UNBATCHED else BATCH_SECONDS
 

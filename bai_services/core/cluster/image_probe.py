@@ -1,4 +1,6 @@
-"""What a probe finds in a third-party image (without the session runtime), and how it is run."""
+"""Facts that a probe finds in an image without the session runtime, and the environment of its
+sessions.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import Any
 from ..folders.mounts import HOME
 from .image_labels import MIN_CUDA, PREFIX
 
-# Where session images have the platform's parts, and where they are mounted in other images.
+# Directory of the platform's parts in session images, and their mount path in other images.
 PARTS = "/opt/bai"
 RUNTIME_PATH = PREFIX + "runtime-path"
 ACCELERATORS = PREFIX + "accelerators"
@@ -44,8 +46,8 @@ _NGC_LABELS = ("com.nvidia.build.id", "com.nvidia.build.ref")
 class ProbedImage:
     """Facts of an image. ``python`` is "" if the image has no Python that can run notebooks.
 
-    ``libc``: of that Python, ``glibc`` or ``musl``. ``shell`` is "" if the image has no shell.
-    ``passwd`` and ``group``: the account files without malformed lines.
+    ``libc``: C library of that Python, ``glibc`` or ``musl``. ``shell`` is "" if the image has no
+    shell. ``passwd`` and ``group``: the account files without malformed lines.
     """
 
     python: str = ""
@@ -106,7 +108,8 @@ def session_shell(facts: ProbedImage) -> str:
 
 
 def account_files(facts: ProbedImage, uid: int, gid: int) -> tuple[str, str]:
-    """Return /etc/passwd and /etc/group of a session: those of the image, and the session's user.
+    """Return /etc/passwd and /etc/group of a session: the entries of the image, and the session's
+    user.
 
     Entries of the image with the same id or name are replaced.
     """
@@ -169,7 +172,7 @@ def is_ngc(environ: Mapping[str, str], labels: Mapping[str, str]) -> bool:
 def cuda_requirement(environ: Mapping[str, str]) -> str:
     """Return the CUDA version that the driver must support, such as "12.4"; "" if unknown.
 
-    ``NVIDIA_REQUIRE_CUDA`` states it; else it is the version of the image's CUDA libraries.
+    The version comes from ``NVIDIA_REQUIRE_CUDA``, or else from the image's CUDA libraries.
     """
     if match := _REQUIRED_CUDA.search(environ.get("NVIDIA_REQUIRE_CUDA", "")[:MAX_TEXT]):
         return match[1]
@@ -178,7 +181,7 @@ def cuda_requirement(environ: Mapping[str, str]) -> str:
 
 
 def derived_labels(environ: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels of an image, and those that follow from its variables.
+    """Return the labels of an image, and labels that are derived from its environment variables.
 
     Labels of the platform in the image take precedence.
     """

@@ -20,10 +20,11 @@ class PullStatus(StrEnum):
 
 
 OPEN_PULLS = frozenset({PullStatus.PENDING, PullStatus.PULLING})
-# An image is not evicted within this time after its last use: the spawner may be about to start a
-# container.
+# Minimum time between the last use of an image and its eviction: the spawner may be about to start
+# a container.
 MIN_UNUSED_SECONDS = 3600
-# The registry in names of images that are on one agent only: no registry is queried for them.
+# The registry in the names of images that exist on one agent only; these images are not looked up
+# in a registry.
 LOCAL_HOST = "localhost"
 
 
@@ -100,7 +101,8 @@ class StoredImage:
     def is_local(self) -> bool:
         """Whether this is a custom image without a registry.
 
-        With containerd as image store, such an image has a digest, as if a registry had it.
+        With containerd as image store, such an image also has a digest, although no registry has
+        it.
         """
         return any(name.startswith(f"{LOCAL_HOST}/") for name in self.names)
 
@@ -147,9 +149,8 @@ class PrunedImage:
 
 @dataclass(frozen=True, slots=True)
 class PruneReport:
-    """The unused images of some agents. ``silent_agents``: those that have not reported.
-
-    Their engines may not respond.
+    """The unused images of some agents. ``silent_agents``: agents that have not reported, for
+    example because their engine does not respond.
     """
 
     is_dry_run: bool

@@ -104,9 +104,9 @@ def parse_manifest(document: Any) -> Manifest | Sequence[Platform]:
 def parse_config(document: Any) -> ImageConfig:
     """Return the architecture and the labels of an image configuration.
 
-    For images with CUDA, labels of the platform are derived from their variables.
-    Labels that are not texts are dropped. If there are too many labels, or they are too long, only
-    the labels of the platform remain.
+    For an image with CUDA, labels of the platform are derived from the image's environment
+    variables. Labels that are not texts are dropped. If there are too many labels, or they are too
+    long, only the labels of the platform remain.
 
     Raises
     ------

@@ -20,8 +20,8 @@ MAX_MACHINES = 1000
 MAX_STARTS = 10
 MAX_SECONDS = 7 * 24 * 3600
 MIN_JOIN_SECONDS = 10
-# An agent that has just joined counts as empty for this time: the sessions that wait for it are
-# placed in the next pass of the scheduler.
+# Time after the join of an agent in which its empty machine still counts as reserved for the
+# pending sessions for which it was started.
 SETTLING_SECONDS = 30
 
 
@@ -171,8 +171,8 @@ def decide(
 ) -> Decision:
     """Return the next steps for the machines of one resource group.
 
-    ``machines``: those that have not ended. ``demand``: the number of empty machines on which
-    sessions could start that cannot start now. ``recent_starts``: starts within the last hour.
+    ``machines``: those that have not ended. ``demand``: the number of further empty machines with
+    which pending sessions could start. ``recent_starts``: starts within the last hour.
 
     A machine that has sessions is never stopped. While the demand is constant, no machine that is
     needed is drained.

@@ -60,7 +60,7 @@ _INSTALL_CONDA = (
 
 
 def check_recipe(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the files of a recipe.
+    """Return the files of a recipe, if they are valid.
 
     Raises
     ------
@@ -92,9 +92,9 @@ def check_recipe(files: Mapping[str, str]) -> dict[str, str]:
 def dockerfile_of(files: Mapping[str, str], image: str, variables: Sequence[str] = ()) -> str:
     """Return the Dockerfile that the agent passes to Docker.
 
-    It contains only instructions that are written here: the user's Dockerfile is parsed, so no
-    other image, URL or file of the machine can be named. ``variables``: names of the variables of
-    the installation, such as the address of a mirror; they are not part of the image.
+    Instructions of the user's Dockerfile are parsed and written again, so they cannot use another
+    image, or copy from a URL or from the machine. ``variables``: names of the variables of the
+    installation, such as the address of a mirror; they are not part of the image.
 
     Raises
     ------
@@ -109,7 +109,8 @@ def dockerfile_of(files: Mapping[str, str], image: str, variables: Sequence[str]
     commands = ((CONDA, _INSTALL_CONDA), (PIP, _INSTALL_PIP))
     for name, command in commands:
         if checked.get(name, "").strip():
-            # A file that changes must not make the steps before it run again.
+            # Each file is copied just before its step, so a changed file does not invalidate the
+            # cache of earlier steps.
             lines.append(f"COPY {name} {_DIRECTORY}/{name}")
             lines.append(_run(_CLEAN + command.format(directory=_DIRECTORY)))
     return "\n".join([*lines, *_steps(checked.get(DOCKERFILE, "")), ""])
@@ -138,7 +139,7 @@ def _packages(text: str) -> list[str]:
 
 
 def _steps(text: str) -> list[str]:
-    """Return the instructions of the user's Dockerfile, written again."""
+    """Return the validated instructions of the user's Dockerfile."""
     steps: list[str] = []
     for number, line in _logical_lines(text):
         word, _, rest = line.partition(" ")
@@ -208,7 +209,7 @@ def _env(rest: str) -> str:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Return the instructions with the number of their first line; continuations are joined."""
+    """Return the instructions with the number of their first line; continued lines are joined."""
     found: list[tuple[int, str]] = []
     pending, first = "", 0
     for number, raw in enumerate(text.replace("\r\n", "\n").split("\n"), 1):

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from bai_services.core.cluster.protocol import MAX_REPORTS, PROTOCOL
+from bai_services.core.cluster.storage_checks import StorageCheck
 from bai_services.core.resources import Caps, ResourceSlots
 
 
@@ -92,11 +93,15 @@ class AgentFields:
     architecture: str
     version: str
     facts: Mapping[str, Any]
+    storage_problems: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent(AgentFields):
     """An agent, its resources and its devices.
+
+    ``storage_problems``: the problem of each storage host that does not work there
+    (``StorageProblem``); no session with folders on such a host is placed on the agent.
 
     ``slots``: the capacity. ``free``: the part of the capacity that is not allocated. ``kernels``:
     the number of kernels of sessions on the agent.
@@ -140,6 +145,7 @@ class HeartbeatResponse:
     interval_seconds: int
     hub_api_url: str
     is_new: bool
+    storage: Sequence[StorageCheck]
     protocol: int = PROTOCOL
     max_reports: int = MAX_REPORTS
 

@@ -249,7 +249,7 @@ def matches(repository: str, tag: str, patterns: Sequence[str]) -> bool:
 
 
 def repository_may_match(repository: str, patterns: Sequence[str]) -> bool:
-    """Return whether a tag of the repository could match; only then must its tags be listed."""
+    """Return whether a tag of the repository could match; if not, its tags need not be listed."""
     names = [pattern.rpartition(":")[0] for pattern in patterns]
     # A wildcard before the colon may also match a colon, so compare only the literal beginning.
     starts = [re.split(r"[*?\[]", name, maxsplit=1)[0] for name in names]

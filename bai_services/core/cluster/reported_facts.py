@@ -37,8 +37,8 @@ def storable_facts(facts: Mapping[str, Any], depth: int = MAX_DEPTH) -> dict[str
 
 
 def kernel_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``storable_facts`` of a kernel (usage or injection); devices that are no objects, and
-    enforcement levels that are no texts, are left out.
+    """Return ``storable_facts`` of a kernel (usage or injection). Devices that are not objects, and
+    enforcement levels that are not texts, are omitted.
     """
     stored = storable_facts(facts)
     if "devices" in stored:

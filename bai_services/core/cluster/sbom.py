@@ -17,7 +17,7 @@ from .custom_images import CUSTOM_LABEL
 # The image's absolute path of the file; the format is CycloneDX or SPDX.
 SBOM_LABEL = "org.bai.sbom"
 MAX_SBOM_BYTES = 16 * 2**20
-# Compressed, in a report of at most 1 MiB.
+# Maximum size of a compressed SBOM: a report has at most 1 MiB.
 MAX_PACKED_CHARACTERS = 900_000
 MAX_PACKAGES = 50_000
 MAX_FIELD_CHARACTERS = 255

@@ -36,7 +36,7 @@ SYSTEM_DIRECTORIES = frozenset(
         "var",
     ]
 )
-# Mount paths of folders with files that contain the mount path, so no other path works.
+# Mount paths of folders whose files contain the mount path, so that they work at no other path.
 FIXED_PATHS: Mapping[str, str] = {".linuxbrew": "/home/linuxbrew/.linuxbrew"}
 MAX_PATH = 255
 MAX_PART = 64

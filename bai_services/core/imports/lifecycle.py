@@ -10,7 +10,7 @@ from ..coded_text import refusal
 from ..errors import InvalidTransition
 from ..refusal_texts import RefusalText
 
-# Ended imports are shown for this time.
+# Time for which ended imports are shown.
 IMPORTS_KEPT_FOR = timedelta(days=30)
 # Separate limits for imports of models and for imports into folders.
 MAX_OPEN_IMPORTS_PER_USER = 20

@@ -23,7 +23,8 @@ MAX_TOKEN = 512
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 _BRANCH = re.compile(r"[A-Za-z0-9][\w./+@-]{0,127}", re.ASCII)
-# git must resolve the same name as the address check, so a final dot and encodings are rejected.
+# git and the address check must resolve the same host, so final dots and percent-encoding are
+# rejected.
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 _TOKEN = re.compile(r"[!-~]+")
 _FOLDER_CHARACTER = re.compile(r"[^A-Za-z0-9._-]+")
@@ -119,7 +120,7 @@ def check_source(given: Mapping[str, Any], targets: AllowedTargets) -> ImportSou
 
 
 def check_token(token: str, source: ImportSource) -> str:
-    """Return the access token for a repository, "" without a token.
+    """Return the access token for a repository, "" if there is none.
 
     Raises
     ------
@@ -142,7 +143,7 @@ def file_name(url: str) -> str:
 
 
 def open_path(source: ImportSource, folder: str, directory: str, given: str = "") -> str:
-    """Return the path, below the address of a session, that opens after an import.
+    """Return the path below the URL of a session that opens after an import.
 
     ``given``: a path such as ``lab/tree/folder/a.ipynb``; "" for the default, which is JupyterLab
     with the file of the source.

@@ -52,7 +52,9 @@ def worst(findings: Iterable[Finding]) -> Level:
 def validity(
     check: str, begin: datetime, end: datetime, now: datetime, what: str = "it"
 ) -> Finding:
-    """Return a finding: whether a certificate is valid at ``now`` and for ``WARN_DAYS`` more."""
+    """Check that a certificate is valid at ``now`` and for another ``WARN_DAYS`` days; ``what``
+    names it in the message.
+    """
     if now < begin:
         return error(
             check,

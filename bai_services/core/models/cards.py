@@ -34,8 +34,8 @@ class CardContent:
 
     ``created``, ``last_modified``: texts from the metadata. ``min_resources``: minimum resources of
     a replica, as in a session request. ``has_command``: the definition has a command for the
-    server. ``problem``: why the definition is not valid, "" for a valid one; ``problem_line`` is
-    its line.
+    server. ``problem``: why the definition is not valid, "" if it is valid; ``problem_line``: line
+    of the problem.
     """
 
     name: str = ""
@@ -163,7 +163,7 @@ def version_key(version: str) -> tuple[tuple[int, str], ...]:
 
 
 def latest(versions: Mapping[str, str]) -> str | None:
-    """Return the key of the highest version; None if empty. Of equal versions, the highest key."""
+    """Return the key of the highest version; of equal versions, the highest key. None if empty."""
     return max(versions, key=lambda key: (version_key(versions[key]), key), default=None)
 
 

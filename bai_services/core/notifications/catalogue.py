@@ -27,6 +27,8 @@ class EventName(StrEnum):
     SESSION_PREEMPTED = "session-preempted"
     SESSION_CONTINUES = "session-continues"
     SESSION_REQUEUED = "session-requeued"
+    # A session that was preempted is running again.
+    SESSION_RUNS_AGAIN = "session-runs-again"
     RUN_SUCCEEDED = "run-succeeded"
     RUN_FAILED = "run-failed"
     APPROVAL_REQUESTED = "approval-requested"
@@ -79,6 +81,7 @@ EVENTS: Mapping[EventName, EventType] = {
         EventType(N.SESSION_PREEMPTED, _MAIL, is_urgent=True),
         EventType(N.SESSION_CONTINUES, _MAIL, is_urgent=True),
         EventType(N.SESSION_REQUEUED, _MAIL),
+        EventType(N.SESSION_RUNS_AGAIN, _MAIL),
         EventType(N.RUN_SUCCEEDED, _WEB),
         EventType(N.RUN_FAILED, _WEB),
         EventType(N.APPROVAL_REQUESTED, _WEB),

@@ -11,8 +11,8 @@ from ..wall_clock import has_elapsed
 from .catalogue import EventName
 from .events import Audience, Event
 
-# A condition must not hold for this time before it can raise another event. Otherwise, a value that
-# fluctuates around a limit would raise many events.
+# Time for which a condition must not hold before it can raise another event. Otherwise, a value
+# that fluctuates around a limit would raise many events.
 REARM_AFTER = timedelta(minutes=10)
 # The same for warnings before the end of a session, which users can extend.
 REARM_WARNING_AFTER = timedelta(minutes=1)
@@ -22,7 +22,7 @@ QUOTA_PERCENT = 90
 FREE_DISK_PERCENT = 5
 # Consecutive failed replicas after which an endpoint is reported.
 FAILED_REPLICAS = 3
-# Mails are considered undeliverable when one of them has failed this many times.
+# Number of failed attempts to deliver one mail after which mail delivery counts as failing.
 FAILED_MAIL_ATTEMPTS = 3
 # Warnings before a policy's time limit ends a session, as (time, divisor): the lead time is the
 # smaller of ``time`` and limit / divisor.
@@ -53,7 +53,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ConditionChanges:
-    """Changes of conditions; ``begun``: those that raise an event, ``over``: keys to delete."""
+    """Changes of conditions. ``begun``: conditions that raise an event. ``over``: keys of ended
+    conditions.
+    """
 
     begun: tuple[Condition, ...]
     over: tuple[str, ...]
@@ -66,8 +68,8 @@ def changes_of(
 ) -> ConditionChanges:
     """Compare the conditions that hold now with the stored conditions.
 
-    ``stored`` maps the key of a condition to the time of its last observation, and to the time
-    without observation after which the condition has ended.
+    ``stored`` maps the key of a condition to two values: the time of its last observation, and the
+    duration without an observation after which the condition has ended.
     """
     by_key = {condition.key: condition for condition in found}
     begun = tuple(each for key, each in by_key.items() if key not in stored)
@@ -83,8 +85,8 @@ def changes_of(
 class SessionEnd:
     """The time at which a rule stops a running session, unless the session is used or extended.
 
-    ``limit_seconds``: the limit, for the rule of a policy. ``warnings_seconds``: lead times of the
-    warnings of an idle checker.
+    ``limit_seconds``: the time limit, if the rule belongs to a policy. ``warnings_seconds``: lead
+    times of the warnings, if the rule is an idle checker.
     """
 
     session_id: str
@@ -100,7 +102,9 @@ class SessionEnd:
 
 
 def warning_of(end: SessionEnd, now: datetime) -> EventName | None:
-    """Return the due stage of the warning, of which ``session-stops-now`` is the last, or None."""
+    """Return the stage of the warning that is due, or None; ``session-stops-now`` is the last
+    stage.
+    """
     left = (end.ends_at - now).total_seconds()
     times = end.warnings_seconds or _policy_warnings(end.limit_seconds)
     if not times or left > max(times):

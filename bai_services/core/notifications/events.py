@@ -13,7 +13,7 @@ from ..scheduling.reservation_states import ReservationState
 from .catalogue import EventName
 
 MAX_KEY_CHARS = 160
-# Events are removed after this time, together with their notifications and deliveries.
+# Time after which events are removed, together with their notifications and deliveries.
 KEPT_FOR = timedelta(days=30)
 # Maximum number of notifications of a user in the web UI; the oldest ones are removed.
 MAX_NOTIFICATIONS_PER_USER = 500
@@ -21,10 +21,11 @@ MAX_NOTIFICATIONS_PER_USER = 500
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """The users who receive an event: at most one field is set; without a field, every active user.
+    """The users who receive an event. Without a field, every active user receives it.
 
-    ``role``: the active users with this role. ``domain`` together with ``role``: the users of the
-    domain with this role, and the superadmins in the domain.
+    Only ``domain`` and ``role`` can be combined. ``role``: the active users with this role.
+    ``domain`` and ``role``: the users of the domain with this role, and the superadmins in the
+    domain.
     """
 
     user_id: str | None = None
@@ -87,7 +88,7 @@ def session_preempted(
 def session_continues(
     session_id: str, at: datetime, owner_id: str, domain: str, name: str
 ) -> Event:
-    """Return the event that the announced preemption of a session was cancelled at ``at``."""
+    """Return the event for the cancellation, at ``at``, of an announced preemption."""
     text = TextTemplate.NOTICE_SESSION_CONTINUES.text(name=name)
     audience = Audience(user_id=owner_id)
     key = f"preemption-cancelled:{session_id}@{at.isoformat(timespec='milliseconds')}"
@@ -109,7 +110,7 @@ def run_ended(
 def approval_requested(
     run_id: str, at: datetime, owner_id: str, domain: str, pipeline: str, task: str
 ) -> Event:
-    """Return the event that a task of a pipeline run waits for an approval since ``at``."""
+    """Return the event for a task of a pipeline run that waits for an approval since ``at``."""
     text = TextTemplate.NOTICE_APPROVAL.text(name=pipeline, task=task)
     return _of_run(run_id, at, owner_id, domain, EventName.APPROVAL_REQUESTED, text, f":{task}")
 
@@ -137,7 +138,7 @@ def rollout_failed(
     endpoint: str,
     reason: CodedText,
 ) -> Event:
-    """Return the event that a new revision of an endpoint was given up."""
+    """Return the event for a new revision of an endpoint that was given up."""
     text = TextTemplate.NOTICE_ROLLOUT_FAILED.text(reason, name=endpoint)
     audience = Audience(user_id=owner_id)
     key = f"rollout:{revision_id}@{at.isoformat(timespec='milliseconds')}"
@@ -179,7 +180,7 @@ def budget_warning(
     is_blocked: bool = False,
     stops_at: datetime | None = None,
 ) -> Event:
-    """Return the event that a project has reached ``percent`` of its budget of a period.
+    """Return the event for a project that has reached ``percent`` of its budget for a period.
 
     ``period`` identifies the period; each percentage is reported once per period.
     ``spent_percent``: the spent part of the budget. ``is_blocked``: new sessions do not start.
@@ -200,7 +201,7 @@ def budget_warning(
 def reservation_requested(
     reservation_id: str, at: datetime, domain: str, starts_at: datetime, **values: str
 ) -> Event:
-    """Return the event that a reservation needs an approval.
+    """Return the event for a reservation that needs an approval.
 
     ``values``: ``name`` of the reservation, ``project``, and ``user`` who requests it.
     """
@@ -227,9 +228,10 @@ def reservation_decided(
     starts_at: datetime,
     **values: str,
 ) -> Event:
-    """Return the event that a reservation was approved, rejected or cancelled, or has expired.
+    """Return the event for a reservation that was approved, rejected, cancelled, or has expired.
 
-    ``values``: ``name`` of the reservation, and ``user`` who has decided; not for an expiry.
+    ``values``: ``name`` of the reservation, and ``user`` who has decided (no value after an
+    expiry).
     """
     text = _DECISIONS[state].text(starts_at=starts_at.isoformat(), **values)
     audience = Audience(user_id=author_id)

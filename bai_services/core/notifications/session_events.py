@@ -6,7 +6,7 @@ from ..coded_text import CodedText, TextTemplate
 from ..sessions.lifecycle import Event, Result, Status
 from .catalogue import EventName
 
-# A session that ends for one of these reasons has not failed, although its result is a failure.
+# Reported as ended, not as failed, although the result of these sessions is a failure.
 _LIMITS = frozenset(
     template.code
     for template in (
@@ -17,7 +17,7 @@ _LIMITS = frozenset(
         TextTemplate.LIFETIME,
     )
 )
-# The other cancellations were requested by a user.
+# Only these cancellations are reported: all others were requested by a user.
 _CANCELLED_BY_MANAGER = frozenset(
     template.code
     for template in (
@@ -31,6 +31,8 @@ _CANCELLED_BY_MANAGER = frozenset(
 REPORTED = (Status.RUNNING, Status.TERMINATED, Status.CANCELLED, Status.ERROR)
 # A change by one of these events, to any status, can also be reported.
 REPORTED_EVENTS = (Event.AGENT_LOST,)
+# Events after which a session may run again.
+STOPS = (Event.PREEMPTED, Event.AGENT_LOST, Event.SUSPEND_REQUESTED)
 
 _TEXTS = {
     EventName.SESSION_RUNNING: TextTemplate.NOTICE_SESSION_RUNNING,
@@ -40,12 +42,19 @@ _TEXTS = {
 
 
 def event_of(
-    session: str, owner: str, event: str, status: str, result: str, reason: CodedText | None
+    session: str,
+    owner: str,
+    event: str,
+    status: str,
+    result: str,
+    reason: CodedText | None,
+    stopped_by: str | None = None,
 ) -> tuple[EventName, CodedText] | None:
     """Return the event for a change to ``status`` by ``event`` of the lifecycle, and its text; None
     if the change is not reported.
 
-    The end of a session is not reported if the owner requested it.
+    ``stopped_by`` is the latest of the ``STOPS`` before the change. The end of a session is not
+    reported if the owner requested it.
     """
     code = "" if reason is None else reason.code
     match status:
@@ -53,6 +62,9 @@ def event_of(
         case Status.TERMINATING if event == Event.AGENT_LOST and result != Result.FAILURE:
             text = TextTemplate.NOTICE_SESSION_REQUEUED.text(name=session)
             return EventName.SESSION_REQUEUED, text
+        case Status.RUNNING if stopped_by == Event.PREEMPTED:
+            text = TextTemplate.NOTICE_SESSION_RUNS_AGAIN.text(name=session)
+            return EventName.SESSION_RUNS_AGAIN, text
         case Status.RUNNING:
             return EventName.SESSION_RUNNING, _TEXTS[EventName.SESSION_RUNNING].text(name=session)
         case Status.ERROR:

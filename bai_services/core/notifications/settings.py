@@ -21,7 +21,7 @@ DEFAULT_DIGEST_TIME = "08:00"
 class NotificationSettings:
     """Settings of a user; without quiet hours, ``quiet_starts`` and ``quiet_ends`` are empty.
 
-    ``channels``: the chosen channels by event; an event with the default channels is missing.
+    ``channels``: the chosen channels by event; events with default channels are omitted.
     """
 
     language: str = "en"

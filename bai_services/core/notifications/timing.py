@@ -16,7 +16,7 @@ from ..wall_clock import clock_change, instant_of
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 _DAY = timedelta(days=1)
 _HOUR_SECONDS = 3600
-# A user gets at most one mail in this time, except for urgent events.
+# Minimum time between two mails to a user, except for urgent events.
 MAIL_INTERVAL_SECONDS = 60
 
 

@@ -11,17 +11,17 @@ from typing import Any
 MAX_OWN_WEBHOOKS = 5
 MAX_WEBHOOKS = 200
 MAX_NAME_CHARS = 64
-# A webhook with this number of pending deliveries gets no further deliveries.
+# Maximum number of pending deliveries of a webhook; further deliveries are dropped.
 MAX_PENDING_DELIVERIES = 1000
-# An endpoint is suspended after this many consecutive failed attempts, if the first of them was at
-# least ``SUSPENDED_AFTER`` ago.
+# Number of consecutive failed attempts after which an endpoint is suspended, if the first of them
+# was at least ``SUSPENDED_AFTER`` ago.
 SUSPENDED_AFTER_FAILURES = 10
 SUSPENDED_AFTER = timedelta(hours=1)
 # Time after which a delivery is given up.
 DELIVERY_LIFETIME = timedelta(days=1)
 FIRST_RETRY = timedelta(seconds=10)
 MAX_RETRY = timedelta(minutes=30)
-# Finished deliveries remain in the log for this time.
+# Time for which finished deliveries remain in the log.
 LOG_KEPT_FOR = timedelta(days=7)
 
 TEST_EVENT = "test"

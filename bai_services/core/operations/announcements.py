@@ -10,7 +10,7 @@ from ..accounts.roles import Caller, Role
 
 MAX_TITLE_CHARS = 120
 MAX_TEXT_CHARS = 10_000
-# Maximum number of announcements that have not been removed.
+# Maximum number of stored announcements.
 MAX_ANNOUNCEMENTS = 200
 
 

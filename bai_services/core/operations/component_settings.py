@@ -53,7 +53,7 @@ class ComponentSetting:
 
 
 def reported(name: str, value: Any, default: Any, origin: SettingOrigin) -> ReportedSetting:
-    """Return a setting in the form in which it is shown; ``name`` is ``CLASS.OPTION``."""
+    """Return a setting as it is shown to administrators; ``name`` is ``CLASS.OPTION``."""
     if _SECRET.search(name):
         return ReportedSetting(name, None, None, origin)
     return ReportedSetting(name, setting_text(value), setting_text(default), origin)
@@ -63,7 +63,7 @@ def setting_text(value: Any) -> str:
     """Return a value as text of at most ``MAX_CHARS`` characters.
 
     A map in a list, for example a sign-in provider, is reduced to its name: the other entries may
-    be secrets. Users and passwords in URLs are removed.
+    be secrets. User names and passwords in URLs are removed.
     """
     if value is None:
         return ""

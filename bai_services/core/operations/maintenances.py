@@ -56,7 +56,11 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class CurrentMaintenance:
-    """A maintenance that has not ended, as shown to users; ``is_active``: it has started."""
+    """A maintenance that has not ended, as shown to a user.
+
+    ``is_active``: it has started. ``rejects_changes``: requests of this user for changes, such as
+    the start of a session, are rejected now.
+    """
 
     id: str
     scope: Scope
@@ -66,6 +70,7 @@ class CurrentMaintenance:
     starts_at: datetime
     ends_at: datetime | None
     is_active: bool
+    rejects_changes: bool
 
 
 def window_of(maintenance: Maintenance) -> MaintenanceWindow:

@@ -1,4 +1,4 @@
-"""Periods of announcements and maintenance: a start and, optionally, an end."""
+"""Periods that users set: a start and, optionally, an end."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Protocol
 
 from ..errors import InvalidRequest
 
-# The creation of an object removes objects with a period that ended longer ago than this.
+# Time after the end of its period at which an object is removed, when another object is created.
 KEPT_AFTER_END = timedelta(days=90)
+# A given time may be this long ago: the clock of the user may be slow, and "now" means the time at
+# which the user filled in the form.
+PAST_TOLERANCE = timedelta(minutes=5)
 
 
 class Period(Protocol):
@@ -30,3 +33,13 @@ def check_period(starts_at: datetime, ends_at: datetime | None) -> None:
     """Raise ``InvalidRequest`` unless the period ends after its start."""
     if ends_at is not None and ends_at <= starts_at:
         raise InvalidRequest("ends_at must be after starts_at", field="ends_at")
+
+
+def require_not_past(at: datetime | None, now: datetime, field: str) -> None:
+    """Raise ``InvalidRequest`` if ``at`` is longer ago than ``PAST_TOLERANCE``; None is valid."""
+    if at is not None and at < now - PAST_TOLERANCE:
+        minutes = int(PAST_TOLERANCE.total_seconds()) // 60
+        raise InvalidRequest(
+            f"{field} is in the past ({at.isoformat()}); it can be at most {minutes} minutes ago",
+            field=field,
+        )

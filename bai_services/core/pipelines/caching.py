@@ -1,4 +1,4 @@
-"""Shell code of cached tasks: it takes the outputs of a task from an earlier run.
+"""Shell code that takes the outputs of a cached task from an earlier run.
 
 The outputs are stored in ``/pipeline/cache/TASK/KEY``. The session computes the key, because the
 contents of the inputs are part of it and hashing them may take long. Without ``sha256sum`` in the
@@ -40,11 +40,11 @@ _bai_copy() {
 
 
 def lookup(task: Task, cache: Cache, values: Mapping[str, Any], root: str) -> str:
-    """Return the code before the command: it ends the script if the outputs are in the cache.
+    """Return the code that runs before the command and ends the script if the outputs are cached.
 
-    ``values``: what the command gets besides its inputs: variables, parameters and the value of
-    ``for_each``. ``root``: path of the pipeline's folder. The key is a hash of these, the image,
-    the command, and the contents of the inputs and of the files of ``cache``.
+    ``values``: variables, parameters and the value of ``for_each`` for the command. ``root``: path
+    of the pipeline's folder. The key is a hash of ``values``, the image, the command, and the
+    contents of the inputs and of the files of ``cache``.
     """
     fixed = {"command": task.command, "values": values, "outputs": list(task.outputs)}
     digest = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
@@ -68,7 +68,9 @@ fi"""
 
 
 def storing(task: Task, items: int) -> str:
-    """Return the code after the command: it stores the outputs and removes the oldest entries."""
+    """Return the code that runs after the command, stores the outputs and removes the oldest
+    entries.
+    """
     return f"""\
 if [ -n "$_bai_key" ]; then
   mkdir -p "$_bai_cache" && _bai_new=$(mktemp -d "$_bai_cache/.new.XXXXXX") &&
@@ -84,6 +86,8 @@ exit 0"""
 
 
 def _words(*groups: Sequence[str]) -> str:
-    """Return paths as words of a command; ``./`` keeps names that begin with ``-`` apart."""
+    """Return paths as words of a command; ``./`` prevents that a name with a leading ``-`` is read
+    as an option.
+    """
     paths = [path if path.startswith("/") else f"./{path}" for group in groups for path in group]
     return " ".join(map(shlex.quote, paths))

@@ -21,7 +21,8 @@ class Format(StrEnum):
 
 
 def format_of(text: str) -> Format:
-    """Return the format of a text: JSON is Elyra's, and the version tells the YAML formats apart.
+    """Return the format of a text: JSON is Elyra's format; YAML formats differ in the key
+    ``version``.
 
     The run time grows with the size of the text, so call this function outside the event loop.
 
@@ -39,8 +40,8 @@ def format_of(text: str) -> Format:
 def convert(text: str, name: str, target: Format) -> str:
     """Return a pipeline in another format.
 
-    ``name``: of the file, used if the pipeline has none. A text that has the target format is
-    validated and returned unchanged. Call this function outside the event loop.
+    ``name`` is the name of the file; it is used if the pipeline has no name. A text that has the
+    target format is validated and returned unchanged. Call this function outside the event loop.
 
     Raises
     ------

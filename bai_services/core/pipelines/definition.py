@@ -38,7 +38,7 @@ SESSION_KINDS = frozenset({TaskKind.COMMAND, TaskKind.NOTEBOOK})
 
 
 class RunIf(StrEnum):
-    """The results of the needed tasks with which a task runs."""
+    """The results of the needed tasks that let a task run."""
 
     SUCCESS = "success"  # all have succeeded
     ANY_SUCCESS = "any-success"  # all have ended, and at least one has succeeded
@@ -95,8 +95,8 @@ class ForEach:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The outputs of a task are taken from an earlier run if nothing has changed on which they
-    depend: ``files`` of the pipeline's folder, and ``parameters``; None means all parameters.
+    """What the outputs of a cached task depend on, besides the task and its inputs: ``files`` of
+    the pipeline's folder, and ``parameters`` (None: all parameters).
     """
 
     files: Sequence[str] = ()

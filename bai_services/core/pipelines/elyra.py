@@ -46,7 +46,7 @@ _GPU_SLOTS = {"nvidia.com/gpu": "cuda.device", "amd.com/gpu": "rocm.device"}
 def convert_elyra(text: str, name: str) -> str:
     """Return the YAML of a pipeline for the text of an Elyra file.
 
-    ``name``: of the file, used if the pipeline has none.
+    ``name`` is the name of the file; it is used if the pipeline has no name.
 
     Raises
     ------
@@ -89,8 +89,8 @@ def _definition(primary: Mapping[str, Any], name: str) -> PipelineDefinition:
 
 
 def _names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the names of the tasks by the ids of their nodes: the labels, with numbers if two are
-    the same.
+    """Return the names of the tasks by the ids of their nodes: the labels, made unique with
+    numbers.
     """
     labels = []
     for node in nodes:
@@ -302,7 +302,7 @@ def _program(task: Task) -> tuple[str, str, list[str]]:
                 raise ValueError
     except ValueError:
         raise cannot(
-            "Elyra", f"command, as that of task {task.name}; write it as a script"
+            "Elyra", f"command such as that of task {task.name}; write it as a script"
         ) from None
     return found
 

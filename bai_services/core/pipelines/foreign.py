@@ -1,4 +1,4 @@
-"""Parts of the conversions from and to other formats of pipelines."""
+"""Code shared by the conversions from and to other formats of pipelines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def slug_of(name: str) -> str:
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """Return valid names in the same order, with numbers if two are the same."""
+    """Return valid names in the same order, made unique with numbers."""
     found: list[str] = []
     used: set[str] = set()
     for base in map(slug_of, names):
@@ -52,10 +52,10 @@ def require_known(
             raise cannot(target, f"{name} of a pipeline")
     for task in definition.tasks:
         if task.kind not in kinds:
-            raise cannot(target, f"kind {task.kind}, as that of task {task.name}")
+            raise cannot(target, f"kind {task.kind}, which task {task.name} has")
         for name in _features(task):
             if name not in known:
-                raise cannot(target, f"{name}, as that of task {task.name}")
+                raise cannot(target, f"{name}, which task {task.name} has")
 
 
 def _features(task: Task) -> Iterator[str]:

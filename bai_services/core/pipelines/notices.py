@@ -1,4 +1,4 @@
-"""Events of runs about which the user who started the run is notified.
+"""Notifications about runs, for the user who started the run.
 
 The sessions of task runs raise no events of their own: a run can have 1,000 of them.
 """
@@ -18,7 +18,7 @@ _REPORTED = (RunStatus.SUCCEEDED, RunStatus.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class RunNotices:
-    """The run and the user who started it; ``domain``: of the project of the pipeline."""
+    """The run and the user who started it; ``domain``: domain of the pipeline's project."""
 
     run_id: str
     owner_id: str

@@ -80,7 +80,7 @@ def check_count(definition: PipelineDefinition, values: Mapping[str, Value]) -> 
 
 
 def values_of(task: Task, values: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return the parameters of a task; ``values`` are those of the run."""
+    """Return the parameters of a task; ``values`` are the parameters of the run."""
     is_own = task.parameters is not None and task.kind is not TaskKind.PIPELINE
     return task.parameters if is_own and task.parameters is not None else values
 
@@ -216,7 +216,12 @@ def comparable(parameter: Parameter, comparison: Operator, value: Any) -> Value:
     if comparison is Operator.CONTAINS:
         if kind not in (ParameterType.LIST, ParameterType.TEXT):
             raise InvalidRequest(
-                refusal(RefusalText.CONTAINS_NOTHING, name=parameter.name, kind=kind)
+                refusal(
+                    RefusalText.CONTAINS_NOTHING,
+                    comparison=comparison,
+                    name=parameter.name,
+                    kind=kind,
+                )
             )
         return checked_value(parameter.name, ParameterType.TEXT, value)
     if is_number:
@@ -251,7 +256,9 @@ def items_of(task: Task, values: Mapping[str, Value]) -> list[str] | None:
 
 
 def reference_of(value: Value) -> str | None:
-    """Return NAME if a parameter of a sub-pipeline has the value ``$NAME``; ``$$`` is a dollar."""
+    """Return NAME if a value of a sub-pipeline's parameter is ``$NAME``, else None; ``$$`` is a
+    dollar.
+    """
     if isinstance(value, str) and value.startswith("$") and not value.startswith("$$"):
         return value[1:]
     return None

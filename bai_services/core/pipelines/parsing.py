@@ -55,7 +55,8 @@ from .parameters import check_size, checked_value, comparable, reference_of
 MAX_BYTES = 1024 * 1024
 MAX_NODES = 100_000
 MAX_PATHS = 100
-# Limit of the defaults and of each task: with the parameters, a session has at most 100 variables.
+# Limit of variables in the defaults and in each task: with the parameters, a session has at most
+# 100 variables.
 MAX_ENVIRON = 20
 MAX_CLUSTER_SIZE = 1000
 _TASK_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,38}[A-Za-z0-9])?")

@@ -21,8 +21,8 @@ MAX_VERSIONS = 100
 MAX_VERSIONS_PER_PAGE = 10
 # Maximum number of runs of a user that have not ended.
 MAX_OPEN_RUNS = 500
-# Ended runs are kept for this time, up to a maximum number per pipeline and per user, because each
-# run has a copy of the definition.
+# Time for which ended runs are kept, and their maximum number per pipeline and per user, because
+# each run has a copy of the definition.
 RUNS_KEPT_FOR = timedelta(days=90)
 RUNS_KEPT = 1000
 RUNS_KEPT_PER_USER = 5000
@@ -95,9 +95,9 @@ class PipelineCheck:
 class PipelineRun:
     """A run: a frozen copy of the definition with its parameters.
 
-    ``tasks``: number of task runs; ``tasks_by_status``: the same by status. ``cause``: the schedule
-    or trigger that has created the run, "" if a user has created it. ``owner``: the user who has
-    started the run.
+    ``tasks``: number of task runs; ``tasks_by_status``: number of task runs by status. ``cause``:
+    the schedule or trigger that has created the run, "" if a user has created it. ``owner``: the
+    user who has started the run.
     """
 
     id: str
@@ -122,10 +122,10 @@ class PipelineRun:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineTaskRun:
     """A task run. ``session``: id of the session of the last attempt, None before the session is
-    created and for kinds without a session. ``item``: the mapped value, "" without a map.
-    ``message``: the result; for a queued task, why its session waits. ``message_coded``: the same
-    as a ``CodedText``, if it has a code.
-    ``is_cached``: the outputs were taken from an earlier run.
+    created, and if the kind of the task needs no session. ``item``: the mapped value, "" if the
+    task is not mapped. ``message``: the result; for a queued task, why its session waits.
+    ``message_coded``: the message as a ``CodedText``, if it has a code. ``is_cached``: the outputs
+    were taken from an earlier run.
     """
 
     task: str
@@ -157,7 +157,7 @@ class PipelineRunDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineArtifact:
-    """A declared output; ``path``: in the folder. ``type`` is None if it does not exist."""
+    """A declared output. ``path``: in the folder. ``type``: None if the output does not exist."""
 
     task: str
     path: str
@@ -180,8 +180,8 @@ class PipelineNotebookError:
 class PipelineResults:
     """The outputs and metrics of a run. ``folder``: id of the folder, None if it was removed.
 
-    ``directory``: directory of the run in the folder. ``metrics_problem``: why there are no
-    metrics, "" without a problem; ``metrics_problem_coded``: the same text as a code with values.
+    ``directory``: directory of the run in the folder. ``metrics_problem``: why the file with
+    metrics cannot be read, else ""; ``metrics_problem_coded``: the same text as a code with values.
     """
 
     folder: str | None
@@ -207,7 +207,7 @@ class PipelineRunApp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineVersion:
-    """A former or the current definition of a pipeline."""
+    """A version of a pipeline's definition."""
 
     version: int
     created_at: datetime
@@ -282,7 +282,7 @@ class PipelineSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineTrigger:
-    """A trigger: events run its pipeline.
+    """A trigger, whose events run a pipeline.
 
     ``folder_id`` and ``pattern``: the watched files. ``source_id`` and ``result``: the pipeline
     whose runs fire the trigger, and with which results. ``last_message``: why the last event has

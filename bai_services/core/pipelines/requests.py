@@ -156,7 +156,7 @@ def _command(plan: Plan, task: Task, run: TaskRun, environ: Mapping[str, str]) -
 
 
 def _cached_values(plan: Plan, task: Task, cache: Cache, run: TaskRun) -> dict[str, Any]:
-    """Return what a cached command gets: parameters, and its value of ``for_each``."""
+    """Return the values for a cached command: parameters, and its value of ``for_each``."""
     values = values_of(task, plan.parameters)
     names = values if cache.parameters is None else cache.parameters
     items = items_of(task, plan.parameters)

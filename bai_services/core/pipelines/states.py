@@ -22,7 +22,7 @@ MAX_RETRY_DELAY_SECONDS = 86400
 
 
 class TaskStatus(StrEnum):
-    WAITING = "waiting"  # for other tasks, or for the limit of parallel tasks
+    WAITING = "waiting"  # waits for other tasks, or for the limit of parallel tasks
     QUEUED = "queued"  # its session is not yet created, or waits for resources
     RUNNING = "running"
     RETRYING = "retrying"  # failed; starts again at ``retry_at``
@@ -36,7 +36,7 @@ class TaskStatus(StrEnum):
 
 
 class RunStatus(StrEnum):
-    WAITING = "waiting"  # for other runs of the pipeline
+    WAITING = "waiting"  # waits for other runs of the pipeline
     RUNNING = "running"
     CANCELLING = "cancelling"
     SUCCEEDED = "succeeded"
@@ -149,7 +149,9 @@ def _delay(task: Task, failures: int) -> int:
 
 
 def cancelled(run: TaskRun, *, has_session: bool) -> TaskRun:
-    """Return a task run after its run was cancelled; its session, if any, must end first."""
+    """Return a task run of a cancelled run; if the task run has a session, the session must end
+    first.
+    """
     if run.status in TASK_ENDED or (run.status in ACTIVE and has_session):
         return run
     return replace(run, status=S.CANCELLED, retry_at=None)
@@ -200,7 +202,7 @@ _RESULT_OF_EMPTY_MAP = {
 
 
 def _result(task: Task, runs: Sequence[TaskRun], results: Mapping[str, _Result]) -> _Result:
-    """Return the result of a task; ``results`` are those of earlier tasks."""
+    """Return the result of a task; ``results`` are the results of earlier tasks."""
     if not runs:
         return _RESULT_OF_EMPTY_MAP[_permission(task, results)]
     statuses = {run.status for run in runs}
@@ -222,7 +224,7 @@ def _advanced(
     room: int,
     now: datetime,
 ) -> list[TaskRun]:
-    """Return the task runs of a task that change now; ``results`` are those of earlier tasks."""
+    """Return the task runs of a task that change now; ``results``: results of earlier tasks."""
     due = [run for run in runs if run.status is S.RETRYING and run.retry_at and run.retry_at <= now]
     waiting = [run for run in runs if run.status is S.WAITING]
     if not due and not waiting:
@@ -233,8 +235,8 @@ def _advanced(
     if status is not S.QUEUED:
         return [replace(run, status=status) for run in waiting]
     if task.kind is TaskKind.PIPELINE:
-        # Its needs are the tasks of the sub-pipeline. It succeeds even if some of them were
-        # skipped.
+        # A containing task needs the tasks of its sub-pipeline. It succeeds even if some of them
+        # were skipped.
         is_skipped = {results[name] for name in task.needs} == {_Result.SKIPPED}
         status = S.SKIPPED if is_skipped else S.SUCCEEDED
         return [replace(run, status=status) for run in waiting]
@@ -316,7 +318,7 @@ def _run_status(plan: Plan, runs: Sequence[TaskRun], status: RunStatus) -> RunSt
 
 def resumed(plan: Plan, runs: Sequence[TaskRun], status: RunStatus) -> list[TaskRun]:
     """Return the task runs that are repeated when a run is resumed: unsuccessful ones, and all task
-    runs that depend on them. Attempts continue to count.
+    runs that depend on them. The numbers of attempts continue.
 
     Raises
     ------

@@ -26,7 +26,7 @@ SEPARATOR = "/"
 
 @dataclass(frozen=True, slots=True)
 class SubPipeline:
-    """A definition with the sub-pipelines that its tasks name, by name."""
+    """A definition, and the sub-pipelines of its tasks by name."""
 
     definition: PipelineDefinition
     children: Mapping[str, SubPipeline]
@@ -108,12 +108,12 @@ def _prefixed(outer: Task, name: str) -> str:
 
 
 def nested(tasks: Sequence[str]) -> list[tuple[int, str, int]]:
-    """Return the order in which a list shows tasks: each containing task before its tasks.
+    """Return the display order of tasks: a containing task comes before the tasks that it contains.
 
     ``tasks`` are names in topological order. For each, return its index in ``tasks``, its name
     without the prefix, and the number of tasks that contain it.
     """
-    # The position of a sub-pipeline is that of its first task.
+    # A sub-pipeline is shown at the position of its first task.
     first: dict[tuple[str, ...], int] = {}
     paths = [tuple(name.split(SEPARATOR)) for name in tasks]
     for index, path in enumerate(paths):

@@ -1,4 +1,4 @@
-"""Triggers: signed requests, files of a folder and the runs of other pipelines run a pipeline."""
+"""Triggers that run a pipeline: signed requests, files in a folder, runs of other pipelines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_TRIGGERS_PER_PIPELINE = 20
 # Maximum number of a user's file triggers, because each one searches a folder every few seconds.
 MAX_FILE_TRIGGERS_PER_USER = 50
 MAX_CALL_BYTES = 64 * 1024
-# A call is valid for this time before and after its timestamp.
+# Accepted difference between the timestamp of a call and the current time.
 WINDOW_SECONDS = 300
 MAX_PATTERN = 255
 MAX_LEVELS = 8
@@ -86,8 +86,8 @@ def run_id_of(trigger_id: str, event: str) -> str:
 def parse_pattern(text: str) -> list[re.Pattern[str]]:
     """Return the pattern of each level of the paths of files, such as ``inbox/*.csv``.
 
-    ``*``, ``?`` and ``[…]`` match characters of a name. Names that begin with a dot match only a
-    level that also does, because programs use such names for incomplete files.
+    ``*``, ``?`` and ``[…]`` match characters of a name. A name that begins with a dot matches only
+    a level that also begins with a dot, because programs use such names for incomplete files.
 
     Raises
     ------

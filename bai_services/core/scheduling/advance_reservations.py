@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 from ..coded_text import CodedText, TextTemplate
 from ..errors import Conflict, InvalidRequest
+from ..operations.periods import require_not_past
 from ..resources import ResourceSlots
 from .caps import Scope
 from .maintenance import Restriction
@@ -34,7 +35,7 @@ MAX_PERIOD = timedelta(days=30)
 # Time from the start after which an unused reservation expires.
 DEFAULT_GRACE_SECONDS = 1800
 MAX_GRACE_SECONDS = 24 * 3600
-# The creation of a reservation removes reservations that ended longer ago than this.
+# Time after its end at which a reservation is removed, when another one is created.
 KEPT_AFTER_END = timedelta(days=90)
 
 
@@ -116,8 +117,8 @@ def held_restriction(
     """Return the agents to which reservations restrict a session; None: no restriction.
 
     ``agents`` are all agents of the resource group. A session that names a reservation runs only on
-    the reserved agents. The text names the reservation that withholds the most agents. Reservations
-    of parts do not withhold agents (see ``held_parts``).
+    the reserved agents. The text names the reservation that withholds the most agents. A
+    reservation of parts of agents withholds no agent (see ``held_parts``).
     """
     allowed, text, most = set(agents), None, 0
     for one in held:
@@ -152,9 +153,10 @@ def held_parts(
     max_run_seconds: int | None,
     scopes: Collection[Scope],
 ) -> tuple[tuple[str, ...], CodedText | None]:
-    """Return the ids of the reservations of parts beside which a session must fit, and the reason.
+    """Return the reservations of parts of agents for which a session must leave room, and the
+    reason.
 
-    The text names the first of these reservations.
+    Reservations are returned as ids; the text names the first of them.
     """
     met = [
         one
@@ -194,14 +196,17 @@ def check_period(starts_at: datetime, ends_at: datetime, now: datetime, grace_se
     """Raise ``InvalidRequest`` if a period cannot be reserved."""
     if ends_at <= starts_at or ends_at <= now:
         raise InvalidRequest(
-            "a reservation ends after its start and in the future", field="ends_at"
+            "a reservation must end after its start and in the future", field="ends_at"
         )
+    require_not_past(starts_at, now, "starts_at")
     if starts_at > now + MAX_AHEAD:
         raise InvalidRequest(
-            f"a reservation starts at most {MAX_AHEAD.days} days ahead", field="starts_at"
+            f"a reservation can start at most {MAX_AHEAD.days} days ahead", field="starts_at"
         )
     if ends_at - starts_at > MAX_PERIOD:
-        raise InvalidRequest(f"a reservation lasts at most {MAX_PERIOD.days} days", field="ends_at")
+        raise InvalidRequest(
+            f"a reservation can last at most {MAX_PERIOD.days} days", field="ends_at"
+        )
     if not 60 <= grace_seconds <= MAX_GRACE_SECONDS:
         raise InvalidRequest(
             f"grace_seconds must be between 60 and {MAX_GRACE_SECONDS}", field="grace_seconds"

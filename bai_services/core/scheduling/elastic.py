@@ -4,8 +4,8 @@ Waiting sessions come first: while any session waits for capacity, no session gr
 sessions shrink only if a waiting session can then start. Under a constant load, the first call
 returns all changes and the next call returns none.
 
-What the sessions lose for a waiting session is the minimum, unless the search for it exceeds
-``MAX_STEPS`` or there are more choices than ``MAX_COMPARED`` and ``MAX_GIVERS``.
+For each waiting session, elastic sessions lose as little as possible, unless the search exceeds
+``MAX_STEPS``, or there are more choices than ``MAX_COMPARED`` and ``MAX_GIVERS`` allow.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .caps import SESSIONS, Scope
 MAX_WAITING = 20
 # Maximum number of agents or devices that are tried for one waiting session.
 MAX_TRIED = 50
-# Of these, the number of agents or devices that are compared, those with the smallest lower bound
-# of the loss first. If the waiting session fits on none of them, the others are tried as well.
+# Number of these agents or devices that are compared, beginning with the smallest lower bound of
+# the loss. If the waiting session fits on none of them, the others are tried as well.
 MAX_COMPARED = 12
 # Maximum number of steps that one call of ``decide`` examines in its search for the smallest loss.
 # Beyond it, sessions shrink in the better of two fixed orders.
@@ -37,7 +37,7 @@ MAX_STEPS = 5_000
 # Maximum number of sessions of a quota that a search considers in each order, in addition to the
 # sessions on the agent.
 MAX_GIVERS = 8
-# The rankings of sessions are computed again after this number of changed sessions.
+# Number of changed sessions after which the rankings of sessions are computed again.
 _MAX_OUTDATED = 16
 # The loss of each resize, in addition to the fractions of the slots that a session loses.
 RESIZE_LOSS = 0.01
@@ -80,8 +80,8 @@ class WaitingSession:
     """A session that waits for capacity or quota.
 
     ``agents``: the agents on which the session may run. ``share``: the slot of the requested device
-    share, "" without a share. ``is_plain``: the session has one kernel and no other device slots.
-    Elastic sessions shrink only to make room for plain sessions.
+    share, "" if no share is requested. ``is_plain``: the session has one kernel and no other device
+    slots. Elastic sessions shrink only to make room for plain sessions.
     """
 
     id: str
@@ -346,7 +346,7 @@ _Given = dict[tuple[str, str], int]
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Where a waiting session starts, and what each session gives of a slot for it."""
+    """Where a waiting session starts, and how much of each slot each session gives up for it."""
 
     loss: float
     agent_id: str
@@ -359,7 +359,7 @@ class _Choice:
 
 
 def _with_smallest_loss(state: _State, session: WaitingSession, search: _Search) -> _Choice | None:
-    """Return how a waiting session can start with the smallest loss for the others.
+    """Return how a waiting session can start with the smallest loss for elastic sessions.
 
     Return None if it cannot start. The loss is the minimum unless the search ends early.
     """
@@ -409,9 +409,9 @@ def _apply(state: _State, given: _Given) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Shortage:
-    """What is missing of a slot in a quota or on an agent.
+    """The missing amount of a slot in a quota or on an agent.
 
-    ``members``: the sessions that use the quota or the agent. ``givers``: those that a search
+    ``members``: the sessions that use the quota or the agent. ``givers``: the members that a search
     considers. ``largest``: the largest amount of the slot that a member has.
     """
 
@@ -429,7 +429,7 @@ def _shortages(
     place: str,
     in_quotas: Sequence[tuple[Scope, _Shortage]],
 ) -> list[_Shortage]:
-    """Return what a waiting session lacks on an agent, and in its quotas."""
+    """Return the shortages of a waiting session on an agent and in its quotas."""
     found = []
     near: dict[str, list[str]] = {}
     for slot, need in session.slots.items():
@@ -448,7 +448,7 @@ def _shortages(
 
 
 def _quota_shortages(state: _State, session: WaitingSession) -> list[tuple[Scope, _Shortage]]:
-    """Return what a waiting session lacks in its quotas."""
+    """Return the shortages of a waiting session in its quotas."""
     found = []
     for scope in session.scopes:
         for slot, need in session.slots.items():
@@ -479,7 +479,9 @@ class _Search:
     def smallest(
         self, state: _State, shortages: Sequence[_Shortage], limit: float
     ) -> _Given | None:
-        """Return what each session gives of a slot; None if no loss below ``limit`` was found."""
+        """Return how much of each slot each session gives up; None if no loss below ``limit`` was
+        found.
+        """
         heap: list[tuple[float, tuple[tuple[tuple[str, str], int], ...]]] = [(0.0, ())]
         known = {heap[0][1]}
         while heap and self._steps < MAX_STEPS:
@@ -521,7 +523,7 @@ def _cost(state: _State, given: _Given) -> float:
 
 
 def _remaining_cost(shortages: Sequence[_Shortage], given: _Given) -> float:
-    """Return a lower bound of what it costs to cover the shortages that are left."""
+    """Return a lower bound of the cost of covering the remaining shortages."""
     by_slot: dict[str, float] = {}
     for one in shortages:
         left = _left(one, given)
@@ -594,7 +596,9 @@ def _ordered(
 
 
 def _free_up(state: _State, sessions: Iterable[ElasticSession], slot: str, missing: int) -> int:
-    """Shrink sessions, in their order, by ``missing`` in total; return what is still missing."""
+    """Shrink sessions, in their order, by ``missing`` in total; return the amount that is still
+    missing.
+    """
     if missing <= 0:
         return missing
     for session in sessions:

@@ -1,4 +1,4 @@
-"""How many empty machines would let pending sessions of a resource group start?"""
+"""Compute how many further empty machines the pending sessions of a resource group need."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def machines_needed(
     the order of the queue apply. ``queue`` is not changed.
     """
     copy = queue.fork_to_run()
-    # Without new machines, these sessions start anyway.
+    # Sessions that start even without new machines.
     copy.run(now, explains=False)
     needed = 0
     for number in range(1, limit + 1):

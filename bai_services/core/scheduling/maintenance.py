@@ -75,6 +75,34 @@ def restriction(
     return Restriction(tuple(sorted(allowed)), _text(largest[1], now, max_run_seconds))
 
 
+def may_interrupt(
+    windows: Sequence[MaintenanceWindow],
+    agents: Collection[str],
+    now: datetime,
+    max_run_seconds: int | None,
+) -> CodedText | None:
+    """Return a text about the first planned period that begins on one of ``agents`` while a session
+    may still run there; None if there is none.
+
+    A session with a maximum run time does not start if it reaches into the period.
+    """
+    if max_run_seconds is not None:
+        return None
+    ahead = [
+        window
+        for window in windows
+        if window.looks_ahead
+        and window.starts_at > now
+        and (window.agents is None or not window.agents.isdisjoint(agents))
+    ]
+    first = min(ahead, key=lambda window: window.starts_at, default=None)
+    if first is None:
+        return None
+    return TextTemplate.MAINTENANCE_MAY_INTERRUPT.text(
+        starts_at=first.starts_at.isoformat(), reason=first.reason
+    )
+
+
 def _text(window: MaintenanceWindow, now: datetime, max_run_seconds: int | None) -> CodedText:
     if now < window.starts_at:
         return TextTemplate.MAINTENANCE_AHEAD.text(

@@ -1,4 +1,4 @@
-"""Could a pending session start in another resource group, or with another request?"""
+"""Check whether a session could start in another resource group, or with another request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .queue.shape import session_slots
 
 
 def in_group(pending: PendingSession, group: str) -> PendingSession:
-    """Return a pending session as it would be in another resource group."""
+    """Return a copy of a pending session for another resource group."""
     pending = pending.without_maintenance()
     request = replace(pending.request, resource_group=group, designated_agents=())
     scopes = tuple(
@@ -25,8 +25,8 @@ def in_group(pending: PendingSession, group: str) -> PendingSession:
 def would_start(queue: Queue, pending: PendingSession) -> bool:
     """Return whether a session could start now.
 
-    This requires an active group, free quota, free capacity, and that the session overtakes no
-    session that it must not overtake.
+    This requires an active group, free quota, free capacity, and that the order of the queue
+    permits the start.
     """
     group_queue = queue.group_queue(pending.request.resource_group)
     rows, need = queue.quotas.rows(pending.scopes), queue.quotas.need(session_slots(pending))

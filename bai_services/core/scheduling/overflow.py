@@ -15,7 +15,7 @@ from .other_groups import in_group, would_start
 from .queue.model import Changes, PendingSession
 from .queue.run import Queue
 
-MAX_RULES = 20  # of one project
+MAX_RULES = 20  # maximum number of rules of a project
 MAX_POSITION = 100
 DEFAULT_AFTER_SECONDS = 300
 MAX_AFTER_SECONDS = 30 * 24 * 3600
@@ -81,8 +81,9 @@ def targets(
 ) -> list[OverflowTarget]:
     """Return the targets of a session in the order in which they are tried.
 
-    ``rules``: those of its project and resource group. ``groups``: the resource groups that its
-    owner may use. ``costs``: cost per hour by resource group; no price counts as 0.
+    ``rules``: the rules of the session's project and resource group. ``groups``: the resource
+    groups that its owner may use. ``costs``: cost per hour by resource group; 0 if no price is
+    known.
     """
     allowed = set(groups)
     ordered = sorted(

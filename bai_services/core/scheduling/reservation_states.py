@@ -17,7 +17,7 @@ class ReservationState(StrEnum):
 
 
 class ReservationPhase(StrEnum):
-    """Where an open reservation is in its period."""
+    """Phase of an open reservation relative to its period."""
 
     AHEAD = "ahead"
     # The period has begun, but no session of a member runs on the agents.
@@ -29,7 +29,7 @@ class ReservationPhase(StrEnum):
 def phase_of(
     starts_at: datetime, ends_at: datetime, used_at: datetime | None, now: datetime
 ) -> ReservationPhase:
-    """Return where a reservation is in its period."""
+    """Return the phase of a reservation at ``now``."""
     if now >= ends_at:
         return ReservationPhase.ENDED
     if now < starts_at:

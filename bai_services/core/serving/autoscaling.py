@@ -22,9 +22,9 @@ from bai_services.core.sessions.schedules.rules import WEEKDAYS, parse_rule
 from bai_services.core.usage.periods import zone_of
 from bai_services.core.wall_clock import instant_of
 
-# In a burst, the load of the panic window needs at least this multiple of the ready replicas.
+# A burst: the load of the panic window needs at least this multiple of the ready replicas.
 PANIC_FACTOR = 2
-# Without a sample for this time, the load is unknown. Gateways report at least every 10 s.
+# Age of the last sample at which the load becomes unknown. Gateways report at least every 10 s.
 SAMPLE_SECONDS = 30
 UNKNOWN = TextTemplate.SCALING_UNKNOWN.text()
 # Tolerance for rounding errors: nearly equal loads need the same number of replicas.
@@ -37,8 +37,8 @@ class Measure(StrEnum):
 
     ``requests``: requests in flight and queued, in all gateways. ``cpu``: used percentage of the
     requested CPU cores. ``metric-total``: sum of a runtime metric over the replicas, such as
-    tokens/s. ``metric-mean``: its mean, such as the use of the KV cache. ``query``: result of a
-    Prometheus query for all replicas.
+    tokens/s. ``metric-mean``: mean of a runtime metric, such as the use of the KV cache. ``query``:
+    result of a Prometheus query for all replicas.
     """
 
     REQUESTS = "requests"

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-# The replica of a prefix is skipped if it has this many more requests than the least busy replica.
+# Number of requests by which the replica of a prefix may exceed the least busy replica before it is
+# skipped.
 PREFIX_EXCESS = 4
 
 

@@ -12,7 +12,7 @@ from ..errors import TooLarge
 
 # Maximum number of chats of a user; the oldest chats are deleted.
 MAX_CHATS_PER_USER = 100
-# A chat that has not changed for this time is deleted.
+# Time after its last change at which a chat is deleted.
 CHATS_KEPT_FOR = timedelta(days=90)
 MAX_CHAT_BYTES = 512 * 1024
 MAX_TITLE = 100

@@ -27,8 +27,8 @@ MAX_BYTES = 64 * 1024
 MAX_NODES = 2000
 MAX_COMMAND_BYTES = 16 * 1024
 MAX_ACTIONS = 20
-# Ports of the session's own programs. On the last port, a replica accepts the requests of gateways
-# and forwards them to the server: with this port, it would forward them to itself.
+# Ports of the session's own programs. The last one is the port on which a replica accepts requests
+# of gateways. If its server had the same port, the replica would forward the requests to itself.
 RESERVED_PORTS = (2000, 2001, SERVER_PORT)
 MAX_PORT = 65535
 MAX_START_SECONDS = 86400.0

@@ -29,7 +29,7 @@ class ReplicaRoute:
     # time limit.
     health_path: str = ""
     health_status: int = 0  # 0: any below 400
-    health_seconds: float = 0.0  # 0: that of the gateway
+    health_seconds: float = 0.0  # 0: the time limit of the gateway
     protocol: Protocol = Protocol.HTTP
 
 

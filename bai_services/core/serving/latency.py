@@ -20,7 +20,7 @@ def merged(stored: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
 
 
 def quantile(histogram: Mapping[str, int], share: float) -> float | None:
-    """Return the latency quantile for a share of the requests; None without requests.
+    """Return the latency quantile for a share of the requests; None if there are no requests.
 
     Requests are assumed to be spread evenly within a class, as in Prometheus.
     """

@@ -7,9 +7,10 @@ from itertools import groupby, pairwise
 
 from .autoscaling import SAMPLE_SECONDS, LoadSample, ScalingRule
 
-# Samples within this time are merged.
+# Maximum time between samples that are merged.
 MERGE_WITHIN_SECONDS = 0.5
-# Samples older than this matter only for the idle period, so at most two per minute are kept.
+# Age up to which all samples are kept. Older samples matter only for the idle period, so at most
+# two per minute are kept.
 FULL_RESOLUTION_SECONDS = 600
 _MINUTE = 60
 

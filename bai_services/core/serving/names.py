@@ -53,5 +53,5 @@ class EndpointAddresses:
         return self.path_of(name)
 
     def path_of(self, name: str) -> str:
-        """Return the path of an endpoint at the Hub's host, also if it has its own host name."""
+        """Return the path of an endpoint at the Hub's host, even if it has its own host name."""
         return f"{self.prefix}/{name}/"

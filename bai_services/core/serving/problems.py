@@ -16,7 +16,7 @@ _BRIEF = {
 
 
 def brief(text: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return a stored text without its message."""
+    """Return the version of a stored text for users who may not read its message."""
     template = None if text is None else _BRIEF.get(text["code"])
     if text is None or template is None:
         return text

@@ -10,7 +10,7 @@ from typing import Any
 
 # Maximum number of stored revisions; the oldest are deleted, except revisions in use.
 REVISIONS_KEPT = 10
-# Ended replicas are shown for this time, up to this number per endpoint.
+# Time for which ended replicas are shown, and their maximum number per endpoint.
 ENDED_REPLICAS_KEPT_FOR = timedelta(days=7)
 ENDED_REPLICAS_KEPT = 50
 # Number of latest phase changes that are kept per replica.
@@ -21,7 +21,7 @@ SCALINGS_KEPT = 50
 LOAD_INTERVAL_SECONDS = 15
 LOADS_KEPT_FOR = timedelta(hours=1)
 MAX_LIVE_TRIALS = 3
-# Ended trials are shown for this time, up to this number per user.
+# Time for which ended trials are shown, and their maximum number per user.
 TRIALS_KEPT_FOR = timedelta(days=7)
 TRIALS_KEPT = 20
 EXPIRED_TOKENS_KEPT_FOR = timedelta(days=30)
@@ -33,10 +33,11 @@ EXPIRED_CHAT_TOKENS_KEPT_FOR = timedelta(hours=1)
 # Limited because each gateway stores all tokens, with their networks.
 MAX_TOKENS_PER_USER = 500
 MAX_ENDPOINTS_PER_USER = 100
-# The name of a deleted endpoint is reserved for this time, up to this number of names per owner.
+# Time for which the name of a deleted endpoint is reserved, and the maximum number of reserved
+# names per owner.
 NAME_RESERVED_FOR = timedelta(days=30)
 MAX_RESERVED_NAMES = 200
-# A gateway that has not reported for this time counts as stopped.
+# Time without a report after which a gateway counts as stopped.
 GATEWAY_TIMEOUT = timedelta(seconds=30)
 GATEWAYS_KEPT_FOR = timedelta(days=1)
 
@@ -64,10 +65,9 @@ class EndpointStatus(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """An endpoint. ``path``: its path at the Hub's host, also if ``url`` has another host name.
-    ``problem``: the last problem of the target revision, "" without a problem.
-    ``ready_replicas``, ``starting_replicas``: totals of all revisions. ``scaling``: the rule that
-    sets ``replicas``, None for a fixed number; ``scaling_reason``: why the rule has set this
-    number.
+    ``problem``: the last problem of the target revision, "" if there is none. ``ready_replicas``,
+    ``starting_replicas``: totals of all revisions. ``scaling``: the rule that sets ``replicas``,
+    None for a fixed number; ``scaling_reason``: why the rule has set this number.
     """
 
     id: str

@@ -79,8 +79,8 @@ class RolloutRules:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """A replica. ``agent_kernels``: number of kernels on its agent; 0 without an agent, and while
-    the endpoint does not have too many replicas.
+    """A replica. ``agent_kernels``: number of kernels on its agent; 0 without an agent, or if the
+    endpoint has no surplus replicas.
     """
 
     id: str
@@ -177,8 +177,7 @@ def _roll(now: Situation) -> Plan:
     old = [each for each in _live(now) if each.revision_id != now.target]
     removed = _spare(old, len(ready) - max(0, now.desired - rules.max_unavailable))
     removed += _surplus(new, now.desired)
-    # The place of a removed replica is used only in the next step, when the replica gets no
-    # requests.
+    # A removed replica is replaced only in the next step, when it no longer gets requests.
     places = now.desired + rules.max_surge - len(new) - len(old)
     is_complete = not old and len(_ready(now, now.target)) >= now.desired
     return replace(

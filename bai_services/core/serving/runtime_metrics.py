@@ -12,7 +12,7 @@ from typing import Any
 MAX_PAGE_BYTES = 1024 * 1024
 MAX_LINE_CHARS = 4096
 MAX_ANSWER_BYTES = 64 * 1024
-# Loads above this number are ignored: no rule has such a target.
+# Maximum load; higher loads are ignored, because no rule has a target of this size.
 MAX_VALUE = 1e12
 METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,199}")
 _COUNTER_SUFFIXES = ("_total", "_count", "_sum")
@@ -37,7 +37,7 @@ def read_metric(page: str, name: str) -> float | None:
 
 
 def is_counter(name: str) -> bool:
-    """Return whether a metric is a counter, so that its rate is the load."""
+    """Return whether a metric is a counter; the load is then its rate."""
     return name.endswith(_COUNTER_SUFFIXES)
 
 

@@ -21,7 +21,8 @@ MAX_ARRIVALS = 1_000_000
 MAX_SPAN_SECONDS = 7 * 86400
 MAX_REQUEST_SECONDS = 3600
 MAX_REPLICAS = 10_000
-# The replay fails if the last request has not ended this long after the last arrival.
+# Maximum time from the last arrival to the end of the last request; the replay fails if it is
+# exceeded.
 MAX_BACKLOG_SECONDS = 7200
 TICK_SECONDS = 2.0
 COLUMNS = ("at", "seconds")

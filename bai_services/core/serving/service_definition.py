@@ -23,7 +23,8 @@ from ..yaml_sections import MAX_TEXT
 FILE_NAME = "service-definition.toml"
 MAX_BYTES = 64 * 1024
 MAX_ENTRIES = 100
-# Limit per line: the run time of tomllib grows with the square of the parts of a key.
+# Maximum number of dots in a line: the run time of tomllib grows with the square of the number of
+# parts of a key.
 MAX_DOTS = 200
 _SECTIONS = ("environment", "resource_slots", "environ")
 # The architecture is accepted, but the agents determine it.

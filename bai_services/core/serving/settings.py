@@ -60,7 +60,7 @@ class RevisionSettings:
 
     @property
     def model_variable(self) -> str:
-        """The path of the model in a replica; "" without a model folder."""
+        """The path of the model in a replica; "" if there is no model folder."""
         if not self.model_folder:
             return ""
         return f"{MODEL_MOUNT}/{self.model_path}".rstrip("/")

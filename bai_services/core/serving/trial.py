@@ -11,7 +11,7 @@ from ..coded_text import CodedText, TextTemplate
 from ..sessions.lifecycle import ENDED, Status
 from .definition import HealthCheck
 
-# A trial fails if its session is pending for this time.
+# Time for which the session of a trial may be pending before the trial fails.
 MAX_PENDING_SECONDS = 600
 # Time limit from scheduling until the main process runs, including the pull of the image.
 MAX_START_SECONDS = 1200

@@ -30,9 +30,9 @@ class Variant:
     """A runtime variant.
 
     ``command``: "" if the endpoint must set it. ``metrics_path``: path of the runtime's metrics in
-    Prometheus's text format, "" without metrics. ``metrics_port``: port of the metrics, 0: the port
-    of requests. ``metrics``: names of metrics by meaning. ``is_tested``: false if the variant has
-    not been run with bai-hub.
+    Prometheus's text format, "" if it has no metrics. ``metrics_port``: port of the metrics, 0: the
+    port of requests. ``metrics``: names of metrics by meaning. ``is_tested``: false if the variant
+    has not been run with bai-hub.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Sessions that their agent starts itself, without a Hub server: which ones, and at most once."""
+"""Sessions that their agent starts without a Hub server, each attempt at most once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BY_MANAGER = "manager"
 
 
 def runs_on_agent(kind: str, cluster_size: int, started_by: str, *, can_launch: bool) -> bool:
-    """Return whether the agent starts a prepared session; otherwise it is a Hub server.
+    """Return whether the agent starts a prepared session; otherwise, the Hub starts it as a server.
 
     Pages and apps need a Hub server, so this applies to batch sessions only. ``can_launch``: the
     agent has offered to start the session. A session that was created through the Hub remains a Hub
@@ -84,7 +84,7 @@ def launch_step(marker: Marker | None, attempt: int) -> Step:
 
 
 def may_prepare(marker: Marker | None, attempt: int) -> bool:
-    """Return whether an order to prepare a kernel is executed.
+    """Return whether to execute an order to prepare a kernel.
 
     A preparation removes what is left of the last attempt. A repeated order must not remove the
     kernel that its own attempt has started.

@@ -78,7 +78,7 @@ def parse_start_time(text: str, now: datetime) -> datetime:
         )
     if at < now:
         raise InvalidRequest(
-            f"starts_at={shown(text)!r} is past: it was "
+            f"starts_at={shown(text)!r} is in the past: it was "
             f"{format_duration((now - at).total_seconds())} ago; "
             "omit it to start as soon as possible",
             field="starts_at",

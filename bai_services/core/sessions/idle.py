@@ -9,7 +9,7 @@ from .lifecycle import SessionType
 
 # Time after which an activity report is out of date.
 REPORT_TTL = timedelta(seconds=60)
-# Users are warned this long before the end, but not before half of the timeout has passed.
+# Time from the warning to the end, but at most half of the timeout.
 WARNING_TIME = timedelta(minutes=30)
 # Maximum interval between activity reports of a session with an idle timeout.
 REPORT_INTERVAL_SECONDS = 60.0

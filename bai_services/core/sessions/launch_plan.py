@@ -74,7 +74,7 @@ class Injection:
     notices: Sequence[str] = ()
     """Messages for the owner of the session."""
     entrypoint: Sequence[str] = ()
-    """Entry point of the container; empty: that of the image."""
+    """Entry point of the container; empty: the entry point of the image."""
     volumes: Mapping[str, str] = field(default_factory=dict)
     """Docker volumes that are mounted read-only: path in the container by name."""
     enforcement: Mapping[str, str] = field(default_factory=dict)

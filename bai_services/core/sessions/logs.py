@@ -13,9 +13,9 @@ from datetime import datetime
 MAX_LOG_BYTES = 2**20 - 4096
 # Docker's timestamp before a line: UTC, with nanoseconds.
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
-# Docker splits a line that is longer than this into chunks, each with a timestamp.
+# Maximum length of a line that Docker stores in one chunk; each chunk has a timestamp.
 _CHUNK_BYTES = 16_384
-# The new log is searched for this number of characters from the end of the known log.
+# Number of characters at the end of the known log that are searched for in the new log.
 _OVERLAP_CHARACTERS = 2048
 
 
@@ -51,9 +51,9 @@ class AttemptLog:
 
 
 def joined_log(attempts: Sequence[AttemptLog], current: str, max_characters: int) -> str:
-    """Return the last characters of the output of all attempts, each with a line at its end.
+    """Return the last characters of the output of all attempts, followed by ``current``.
 
-    Without attempts, the result is ``current``. The lines have timestamps only if the lines of all
+    A separator line follows each attempt. The lines have timestamps only if the lines of all
     attempts have timestamps.
     """
     if not attempts:

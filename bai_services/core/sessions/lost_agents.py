@@ -22,7 +22,7 @@ MIN_FENCE_SECONDS = MIN_REQUEUE_SECONDS - FENCE_MARGIN_SECONDS
 MAX_REQUEUE_SECONDS = 24 * 3600
 MIN_WAIT_SECONDS = 60
 MAX_WAIT_SECONDS = 7 * 24 * 3600
-# A session that has lost this number of agents ends: its command may be what breaks them.
+# Number of lost agents after which a session ends, because its command may be the cause.
 MAX_LOST_AGENTS = 5
 
 
@@ -56,7 +56,7 @@ def is_fenced(lease_age_seconds: float, fence_seconds: int | None) -> bool:
 
 
 def has_stopped(agent_status: str, silent_seconds: float, fence_seconds: int | None) -> bool:
-    """Return whether a kernel cannot run any more, because its agent must have stopped it.
+    """Return whether a kernel has certainly stopped, because its agent must have stopped it by now.
 
     ``silent_seconds``: time since the last heartbeat, by the monotonic clock of the manager. An
     agent that has signed off stops no kernels.
@@ -70,7 +70,8 @@ class KernelOnAgent:
     """A kernel of a session that has a kernel on a lost agent.
 
     ``is_lost``: the kernel's agent is lost or has signed off, ``lost_seconds`` ago.
-    ``has_stopped``: its agent has removed it, or must have stopped it (see the function).
+    ``has_stopped``: its agent has removed it, or must have stopped it (see the function
+    ``has_stopped``).
     """
 
     is_lost: bool

@@ -1,4 +1,4 @@
-"""A session request in the form in which it is stored."""
+"""A session request in its stored form."""
 
 from __future__ import annotations
 

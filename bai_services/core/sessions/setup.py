@@ -34,7 +34,7 @@ RESERVED_DOTFILES = frozenset(
 )
 # A shorter secret would match text in most logs, so masking it would make logs unreadable.
 MIN_MASKED_CHARACTERS = 4
-# Only this number of lines of secrets (the longest) is masked, to limit the time per log.
+# Maximum number of lines of secrets that are masked, the longest first, to limit the time per log.
 MAX_MASKED_LINES = 500
 MASK = "********"
 # Path of the file with variables and scripts in the container.

@@ -1,7 +1,7 @@
 """The fields of a session request, defined once for all layers.
 
-Add a new field here and in the REST model (``api/sessions/bodies.py``). Its metadata (see
-``Traits``) controls how the layers store, show and merge it.
+Add a new field here and in the REST model (``api/sessions/bodies.py``). The metadata of the field
+(see ``Traits``) controls how the layers store, show and merge it.
 """
 
 from __future__ import annotations

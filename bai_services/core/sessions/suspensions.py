@@ -43,8 +43,8 @@ class Phase(StrEnum):
 class PreparationReport:
     """The documents and variables that a session saved or could not save before its stop.
 
-    An entry is a name, with a reason if the object was not saved. ``hook_exit_code`` is None
-    without a hook, or if the hook did not end in time.
+    An entry is a name, with a reason if the object was not saved. ``hook_exit_code`` is None if
+    there is no hook, or if the hook did not end in time.
     """
 
     saved_documents: tuple[str, ...] = ()

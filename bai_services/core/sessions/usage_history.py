@@ -259,7 +259,7 @@ class Grid:
         return index if 0 <= index < self.count else None
 
     def merged(self, samples: Iterable[Sample]) -> list[Sample | None]:
-        """Return the mean of the samples in each interval; None without samples."""
+        """Return the mean of the samples in each interval; None if there are no samples."""
         means: dict[int, SampleMean] = defaultdict(SampleMean)
         for sample in samples:
             if (index := self.index_of(sample.at)) is not None:
@@ -274,7 +274,7 @@ class Grid:
 
 
 def mean_of_kernels(kernels: Sequence[Sequence[Sample | None]]) -> list[Sample | None]:
-    """Return the mean of several kernels at each point of a grid; None without samples.
+    """Return the mean of several kernels at each point of a grid; None if there are no samples.
 
     Kernels with a metric have equal weights, independent of their numbers of samples.
     """

@@ -100,6 +100,12 @@ def is_blocked(mode: Mode, spent: float, amount: Decimal) -> bool:
     return mode is Mode.BLOCK and Decimal(spent) >= amount
 
 
+def left_of(amount: Decimal, spent: float) -> float:
+    """Return the rest of a budget with two decimal places; negative if more was spent."""
+    # ``+ 0.0``, because a rounded number can be -0.0.
+    return round(float(amount) - spent, 2) + 0.0
+
+
 def spent_percent(spent: float, amount: Decimal) -> int:
     """Return the spent part in percent, rounded down; 100 for a budget of 0.
 

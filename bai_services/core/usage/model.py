@@ -62,7 +62,7 @@ class EndpointDimension(StrEnum):
     DOMAIN = "domain"
 
 
-# Groups whose requests are those of one endpoint.
+# Dimensions in which each group has the requests of a single endpoint.
 OF_ONE_OWNER = frozenset({EndpointDimension.ENDPOINT, EndpointDimension.TOKEN})
 
 
@@ -80,7 +80,7 @@ class Holder:
     device_model: str = ""
 
     def key(self, dimension: Dimension) -> str:
-        """Return the group of the usage in a dimension; "" without a group."""
+        """Return the group of the usage in a dimension; "" if it belongs to no group."""
         match dimension:
             case Dimension.TOTAL:
                 return ""

@@ -84,7 +84,7 @@ def full_hour(seconds: float) -> int:
 
 
 def next_full_hour(seconds: float) -> int:
-    """Return the start of the first hour (UTC) that does not begin before a time."""
+    """Return the first full hour (UTC) at or after a time."""
     return -full_hour(-seconds)
 
 

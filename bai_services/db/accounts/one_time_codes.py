@@ -101,7 +101,8 @@ class OneTimeCodeStore:
     async def use_step(self, authenticator: Authenticator, step: int) -> bool:
         """Record that the code of a time step was used.
 
-        Return False if this or a later code was used before, or the authenticator was removed.
+        Return False if the code of this or a later step was used before, or if the authenticator
+        was removed.
         """
         async with self._db.write() as tx:
             changed = await tx.execute(

@@ -1,4 +1,4 @@
-"""Store of the links with which users reset a forgotten password."""
+"""Store of the links for resetting a forgotten password."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class PasswordResetStore:
     ) -> bool:
         """Set a new password, delete all links of the user, and mark all tokens for revocation.
 
-        Return False and do not change the account if the link was used or has expired, the password
-        or e-mail address was changed, or the account is not active.
+        Return False and do not change the account if the link was used or has expired, if the
+        password or e-mail address was changed, or if the account is not active.
         """
         links = password_resets
         async with self._db.write() as tx:

@@ -79,7 +79,7 @@ class ProjectStore:
         domain: str | None = None,
         ids: Collection[str] | None = None,
     ) -> Sequence[Project]:
-        """Return the visible project with the id ``key``, else the visible projects with that name.
+        """Return the visible project with the id ``key``, else all visible projects named ``key``.
 
         A name can also be written as ``DOMAIN/NAME``.
         """

@@ -49,10 +49,10 @@ class SignInAttemptStore:
     ) -> dict[str, AttemptCount]:
         """Count one attempt for each subject, before the password is checked; return the counts.
 
-        ``allowed`` is the maximum number of attempts by subject, None for unlimited. The attempt
-        that reaches the maximum blocks the subject for ``block_time``. Attempts during a block are
-        not counted. The count is reset ``block_time`` after the last attempt. Counting before the
-        password check prevents concurrent attempts from exceeding the limit.
+        ``allowed`` maps each subject to its maximum number of attempts (None: no limit). The
+        attempt that reaches the maximum blocks the subject for ``block_time``. Attempts during a
+        block are not counted. The count is reset ``block_time`` after the last attempt. Counting
+        before the password check prevents concurrent attempts from exceeding the limit.
         """
         await self._delete_expired(now, block_time)
         async with self._db.write() as tx:
@@ -119,7 +119,7 @@ class SignInAttemptStore:
             return True
 
     async def withdraw(self, allowed: Mapping[str, int | None]) -> None:
-        """Subtract one attempt from each subject, as if it had not been counted.
+        """Undo the count of one attempt for each subject.
 
         If the count is then below the maximum in ``allowed``, this attempt has caused the block, so
         the block ends.

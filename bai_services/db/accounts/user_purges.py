@@ -61,7 +61,7 @@ from ..tables.ssh_keys import ssh_keys
 from ..tables.suspensions import session_suspensions
 from .checked_users import CheckedUser, lock_unchanged
 
-# Rows in which one of these columns contains the id of the user are deleted.
+# A purge deletes all rows that have the user's id in one of these columns.
 _OWNED = (
     keypairs.c.user_id,
     memberships.c.user_id,
@@ -223,7 +223,7 @@ def _folder(*, status: str, is_shared: bool, **columns: Any) -> OwnedFolder:
 
 
 async def _remove_name(tx: AsyncConnection, user_id: str, username: str, name: str) -> None:
-    """Replace the name of a user in rows of other users' objects, and remove it from reasons."""
+    """Replace a user's name in rows of other users' objects; clear reasons that contain it."""
     reservations = advance_reservations
     await tx.execute(
         reservations.update().where(reservations.c.author_id == user_id).values(author=name)
@@ -286,7 +286,7 @@ async def _require_no_folders(tx: AsyncConnection, user_id: str) -> None:
 
 
 async def _delete_custom_images(tx: AsyncConnection, user_id: str) -> None:
-    """Delete the images of a user's commits, without those that a superadmin has published."""
+    """Delete a user's custom images, except those that a superadmin has published."""
     of_user = (custom_images.c.owner_id == user_id) & (
         custom_images.c.visibility != Visibility.PUBLIC
     )

@@ -113,7 +113,7 @@ class UserStore:
         Raises
         ------
         AlreadyExists
-            If any user, including deleted ones, has that user name or e-mail address, or the
+            If any user, including deleted ones, has that user name or e-mail address, or if the
             identity is linked to another user.
         NotFound
             If the domain, a policy or a project does not exist.
@@ -306,7 +306,8 @@ async def insert_user(
 async def _end_app_shares(tx: AsyncConnection, user_id: str, domain: str) -> None:
     """Delete a user's app shares that belong to sessions outside ``domain``.
 
-    These are the shares of the user's own sessions, and the shares with the user.
+    This applies to shares of the user's own sessions, and to shares that others have given the
+    user.
     """
     is_outside = sa.exists().where(
         sessions.c.id == app_shares.c.session_id,

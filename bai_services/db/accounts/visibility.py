@@ -32,7 +32,7 @@ def visible_rows(
     owner_id: sa.ColumnElement[Any],
     project_id: sa.ColumnElement[Any] | None = None,
 ) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions for the visible rows, which have these columns.
+    """Return the conditions that select the visible rows; the arguments are columns of the rows.
 
     Without ``project_id``, no row is visible to a caller who may see only the rows of projects.
     """

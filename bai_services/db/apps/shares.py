@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from bai_services.core.audit import AuditEntry
+from bai_services.core.cluster.group_options import PROXY_ADDRESS
 from bai_services.core.errors import NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.sessions.lifecycle import Status
@@ -22,6 +23,7 @@ from ..listing import Listing
 from ..records import first_record
 from ..tables.accounts import memberships, projects, user_policies, users
 from ..tables.apps import app_shares, used_entry_tokens
+from ..tables.cluster import resource_groups
 from ..tables.sessions import sessions
 
 _owners = users.alias("owners")
@@ -55,6 +57,8 @@ class AppShare:
     status: Status
     hub_user: str
     hub_server: str
+    # The proxy address of the session's resource group; None or "": that of the Hub.
+    proxy_address: str | None
     # The widest audience permitted by the owner's current policy.
     allowed: str
 
@@ -76,6 +80,7 @@ _ROWS = (
         sessions.c.status,
         sessions.c.hub_user,
         sessions.c.hub_server,
+        resource_groups.c.scheduler_opts[PROXY_ADDRESS].as_string().label("proxy_address"),
         _owners.c.username.label("owner"),
         _visitors.c.username.label("user"),
         projects.c.name.label("project"),
@@ -83,6 +88,7 @@ _ROWS = (
     )
     .join_from(app_shares, sessions, app_shares.c.session_id == sessions.c.id)
     .join(_owners, sessions.c.owner_id == _owners.c.id)
+    .join(resource_groups, sessions.c.resource_group == resource_groups.c.name)
     .join(user_policies, _owners.c.resource_policy == user_policies.c.name)
     .outerjoin(_visitors, app_shares.c.user_id == _visitors.c.id)
     .outerjoin(projects, app_shares.c.project_id == projects.c.id)

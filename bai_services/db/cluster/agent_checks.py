@@ -35,7 +35,7 @@ class AgentCheckStore:
     ) -> None:
         """Replace the checks of agents with new checks without results.
 
-        ``columns``: further columns of the table.
+        ``columns``: values for further columns of the new rows.
         """
         async with self._db.write() as tx:
             # An agent may have been deleted in the meantime.

@@ -72,6 +72,7 @@ class AgentHeartbeat:
     # None: unchanged since the last heartbeat.
     settings: Sequence[ReportedSetting] | None = None
     protocol: int = PROTOCOL
+    storage_problems: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ class HeartbeatResult:
     """Changes made by a heartbeat.
 
     ``before`` is the status before the heartbeat, None for a new agent. ``refused`` contains the
-    ids of the reported devices that belong to other agents.
+    ids of the reported devices that belong to other agents. ``storage_changed``: other storage
+    hosts work on the machine than before.
     """
 
     is_new: bool
@@ -100,6 +102,7 @@ class HeartbeatResult:
     before: AgentStatus | None = None
     refused: tuple[str, ...] = field(default_factory=tuple)
     recorded: RecordedHeartbeat | None = None
+    storage_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +137,7 @@ class AgentStore:
         """Store a heartbeat; create an unknown agent in the reported resource group.
 
         A known agent stays in its stored group, which an administrator may have assigned. An agent
-        that has joined with an invitation is created in the group of the invitation, and keeps the
+        that has joined with an invitation is created in the group of the invitation. It keeps the
         endpoint of its first heartbeat: the Hub creates containers there, so an agent must not
         direct the Hub to the engine of another machine. Usage is not changed, so capacity may drop
         below usage. For changes of devices, see ``write_devices``.
@@ -188,7 +191,7 @@ class AgentStore:
     async def record_repeated(
         self, beats: Sequence[RepeatedHeartbeat], compared: Collection[str] = ()
     ) -> set[str]:
-        """Store the facts of heartbeats, of one per agent; return the ids of the agents.
+        """Store the facts of heartbeats (one per agent); return the ids of the updated agents.
 
         Agents that have changed in the database are omitted; use ``record_heartbeat`` for them.
         ``compared``: ids of agents whose slots and devices are compared with the database, too.
@@ -389,6 +392,7 @@ def _values(recorded: RecordedHeartbeat, status: AgentStatus, at: datetime) -> d
         "architecture": beat.architecture,
         "version": beat.version,
         "facts": facts,
+        "storage_problems": dict(beat.storage_problems),
     }
 
 
@@ -408,6 +412,8 @@ def _heartbeat_result(
         before=before,
         refused=device_changes.refused,
         recorded=recorded,
+        storage_changed=known is not None
+        and known["storage_problems"] != dict(recorded.beat.storage_problems),
     )
 
 
@@ -436,6 +442,7 @@ _LOCK = (
         agents.c.resource_group,
         agents.c.status,
         agents.c.endpoint,
+        agents.c.storage_problems,
         resource_groups.c.engine.label("group_engine"),
         sa.exists().where(agent_credentials.c.agent_id == agents.c.id).label("is_joined"),
     )

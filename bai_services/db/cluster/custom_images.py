@@ -39,7 +39,8 @@ from ..tables.cluster import custom_images, deleted_custom_images, image_aliases
 from ..tables.sessions import sessions
 from .deleted_custom_images import record_deleted
 
-# A commit whose session has ended fails after this time: its agent may still report the result.
+# An open commit of an ended session fails if it has not changed for this time. Until then, its
+# agent may still report the result.
 GRACE = timedelta(minutes=10)
 
 _OTHER = {
@@ -74,7 +75,7 @@ class CustomImageRow(CustomImage):
 
 
 class CustomImageStore:
-    """Each public method is one transaction."""
+    """Reads and writes custom images. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -207,7 +208,7 @@ class CustomImageStore:
         image: Mapping[str, Any] | None = None,
         audit: AuditEntry | None = None,
     ) -> CustomImageRow:
-        """Apply an event to a commit, of the agent ``agent_id`` if it is given.
+        """Apply an event to a commit; with ``agent_id``, only if the commit belongs to this agent.
 
         ``image``: columns of the image that a completed commit registers.
 
@@ -266,7 +267,7 @@ class CustomImageStore:
 
     async def discarded_images(self) -> set[str]:
         """Return the names of images whose commit failed or was cancelled, or whose custom image
-        was deleted, without those of registered images.
+        was deleted. Names of registered images are omitted.
         """
         discarded = sa.union(
             sa.select(custom_images.c.image).where(~_COUNTS),
@@ -277,7 +278,7 @@ class CustomImageStore:
             return set(await tx.scalars(sa.select(discarded.c.image).where(~is_registered)))
 
     async def fail_abandoned(self, now: datetime, message: str) -> None:
-        """Fail the open commits whose session ended long ago."""
+        """Fail open commits that have not changed for ``GRACE`` and whose session has ended."""
         is_live = sa.exists().where(
             sessions.c.id == custom_images.c.session_id, sessions.c.status.in_(sorted(LIVE))
         )

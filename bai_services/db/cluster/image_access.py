@@ -15,7 +15,7 @@ def is_image_allowed(user_id: Any, is_member: sa.ColumnElement[bool]) -> sa.Colu
     """Return the condition that a user may use an image: it is not a custom image, or one that is
     visible to the user.
 
-    ``is_member``: the condition that the image's project is one of the user's.
+    ``is_member``: the condition that the user is a member of the image's project.
     """
     allowed = [
         custom_images.c.visibility == Visibility.PUBLIC,

@@ -169,7 +169,7 @@ class AgentJoinStore:
             return await _membership(tx, agent_id)
 
     async def drain(self, agent_id: str, audit: AuditEntry) -> AgentMembership:
-        """Place no new sessions on an agent."""
+        """Exclude an agent from the placement of new sessions."""
         async with self._db.write() as tx:
             await tx.execute(
                 agents.update().where(agents.c.id == agent_id).values(schedulable=False)

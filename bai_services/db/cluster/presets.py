@@ -62,7 +62,7 @@ class PresetStore:
             return await _LISTING.page(tx, rows, query, PresetRow)
 
     async def named(self, key: str, user: GroupFilter | None = None) -> list[PresetRow]:
-        """Return the preset with that id, else the presets with that name."""
+        """Return the preset with the id ``key``, else all presets named ``key``."""
         async with self._db.read() as tx:
             found = await tx.execute(
                 _visible(user)

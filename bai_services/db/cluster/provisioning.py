@@ -37,7 +37,8 @@ from ..tables.provisioning import provisioned_machines as machines
 from ..tables.sessions import allocations
 from .agents import remove_agent
 
-# Ended machines are removed after this time; it is longer than the hour in which starts count.
+# Rows of ended machines are deleted after this time. It must be longer than the hour of
+# ``ProvisionedGroup.recent_starts``.
 KEPT = timedelta(days=7)
 
 _COLUMNS = [machines.c[field.name] for field in fields(ProvisionedMachine)]
@@ -54,8 +55,8 @@ _HAS_SESSIONS = sa.exists().where(
 class ProvisionedGroup:
     """A resource group with its options, its machines that have not ended, and recent starts.
 
-    ``recent_starts``: starts within the last hour. ``last_failure_at``: when a machine was last
-    given up, or stopped after that.
+    ``recent_starts``: starts within the last hour. ``last_failure_at``: the last status change of a
+    machine that was given up before it joined.
     """
 
     name: str
@@ -84,7 +85,8 @@ class ProvisioningStore:
     async def groups(self, now: datetime) -> list[ProvisionedGroup]:
         """Return the groups that provision machines or have provisioned machines.
 
-        First, store the agents of machines that have joined, and since when machines are idle.
+        Before that, record which agents belong to joined machines, and since when machines are
+        idle.
         """
         async with self._db.write() as tx:
             await _observe(tx, now)
@@ -159,7 +161,7 @@ class ProvisioningStore:
         InvalidTransition
             If the machine has another status in the meantime.
         InUse
-            If sessions use a machine that shall be stopped.
+            If the event stops the machine, but sessions use it.
         """
         async with self._db.write() as tx:
             row = (
@@ -229,7 +231,7 @@ def _machine(**row: Any) -> ProvisionedMachine:
 
 
 async def read_machines_since(tx: AsyncConnection) -> Mapping[str, datetime]:
-    """Return since when a machine is being started, by resource group."""
+    """Return when the oldest start in progress began, by resource group."""
     found = await tx.execute(
         sa.select(machines.c.resource_group, sa.func.min(machines.c.created_at))
         .where(machines.c.status.in_(sorted(COMING)))

@@ -236,9 +236,9 @@ class RegistryStore:
         return {name: digests.pop() for name, digests in found.items() if len(digests) == 1}
 
     async def scanned_names(self, host: str) -> dict[str, str]:
-        """Return the names of images that scans or pulls have found in a registry.
+        """Return the problem of each image that scans or pulls have found in a registry, by name.
 
-        The values are their problems. Custom images are left out: their owners delete them.
+        Custom images are omitted, because their owners delete them.
         """
         is_custom = sa.exists().where(custom_images.c.image == images.c.name)
         select = sa.select(images.c.name, images.c.registry_problem).where(

@@ -56,8 +56,8 @@ class GroupFilter:
 def usable_by(user: GroupFilter) -> sa.ColumnElement[bool]:
     """Return the condition on ``resource_groups`` for the groups that a user may use.
 
-    These are public groups, and groups with a link to the user, to the user's domain, or to one of
-    the user's projects or keypairs. Inactive groups are included.
+    These are public groups, and groups that are linked to the user or to the user's domain,
+    projects or keypairs. Inactive groups are included.
     """
     domain_projects = sa.select(projects.c.id).where(projects.c.domain == user.domain)
     domain_users = sa.select(users.c.id).where(users.c.domain == user.domain)
@@ -222,7 +222,7 @@ class GroupStore:
             if target_id is None:
                 hint = _PROJECT_HINT if kind is LinkKind.PROJECT else ""
                 raise NotFound(
-                    f"{target} matches no {kind} or several{hint}", kind=kind, target=target
+                    f"{target} matches no {kind}, or more than one{hint}", kind=kind, target=target
                 )
             await tx.execute(
                 insert_ignoring(tx, resource_group_links).values(
@@ -305,7 +305,7 @@ async def _resolve_weights(tx: AsyncConnection, values: Mapping[str, Any]) -> Ma
             target = await _resolve(tx, LinkKind(kind), key)
             if target is None:
                 raise InvalidRequest(
-                    f"the weight for {kind} {key[:80]!r} matches no {kind} or several {kind}s"
+                    f"the weight for {kind} {key[:80]!r} matches no {kind}, or more than one"
                     + (_PROJECT_HINT if kind == LinkKind.PROJECT else ""),
                     field=field,
                 )

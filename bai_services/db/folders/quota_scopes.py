@@ -103,7 +103,8 @@ class QuotaStore:
         user_id: str | None = None,
         project_ids: Collection[str] = (),
     ) -> Page[QuotaScopeRow]:
-        """Return a page of the scopes of ``domain``, else of a user and projects, else of all."""
+        """Return a page of the scopes of ``domain``, or of the user and projects; by default, of
+        all."""
         rows = _rows()
         if domain is not None:
             rows = rows.where(_LISTING.columns["domain"] == domain)

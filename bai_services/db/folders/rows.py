@@ -229,6 +229,6 @@ def to_row(*, status: str, owner_role: str | None, is_mounted: bool, **columns: 
 async def read_folders(
     tx: AsyncConnection, user_id: str | None, condition: sa.ColumnElement[bool]
 ) -> list[VfolderRow]:
-    """Return the folders for which ``condition`` is true, ordered by name."""
+    """Return the folders that meet ``condition``, ordered by name."""
     rows = await tx.execute(select_folders(user_id).where(condition).order_by(vfolders.c.name))
     return records(to_row, rows)

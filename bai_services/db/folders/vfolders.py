@@ -69,8 +69,8 @@ class VfolderStore:
     async def named(
         self, key: str, seen: VfolderVisibility, statuses: Collection[VfolderStatus]
     ) -> list[VfolderRow]:
-        """Return the visible folder with the id ``key``, else the visible folders with that name
-        and a status in ``statuses``.
+        """Return the visible folder with the id ``key``, else all visible folders that are named
+        ``key`` and have a status in ``statuses``.
         """
         named = sa.and_(vfolders.c.name == key, vfolders.c.status.in_(sorted(statuses)))
         condition = sa.and_(seen.condition(), sa.or_(vfolders.c.id == key, named))

@@ -48,7 +48,7 @@ class ImportStore(Generic[Row]):
         listing: Listing,
         visible: Callable[[Visibility], sa.Select[Any]],
     ) -> None:
-        """Store the queries: ``rows`` joins ``users`` (the owners); ``visible`` restricts rows."""
+        """Set the queries. ``rows`` must join ``users``; ``visible`` returns the visible rows."""
         self._db = database
         self._table = table
         self._rows = rows

@@ -101,7 +101,7 @@ _LISTING = Listing(
     default_sort=("title", "id"),
     sorted_by={
         "title": sa.func.lower(model_cards.c.title),
-        # Databases disagree about the place of NULL; an unknown size is the smallest.
+        # Databases sort NULL differently, so an unknown size counts as the smallest.
         "size_bytes": sa.func.coalesce(vfolders.c.used_bytes, -1),
     },
 )
@@ -176,7 +176,7 @@ class CardStore:
             )
 
     async def named(self, key: str, visible: Visibility) -> list[CardRow]:
-        """Return the visible card with the id ``key``, else the cards of folders with that name."""
+        """Return the visible card with the id ``key``, else those of all folders named ``key``."""
         matching = _cards(visible).where((vfolders.c.id == key) | (vfolders.c.name == key))
         async with self._db.read() as tx:
             found = records(CardRow, await tx.execute(matching.order_by(vfolders.c.id)))

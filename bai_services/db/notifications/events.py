@@ -14,7 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.notifications.conditions import Condition, ConditionChanges, changes_of
 from bai_services.core.notifications.events import Audience, Event
-from bai_services.core.notifications.session_events import REPORTED, REPORTED_EVENTS, event_of
+from bai_services.core.notifications.session_events import (
+    REPORTED,
+    REPORTED_EVENTS,
+    STOPS,
+    event_of,
+)
 from bai_services.core.pipelines.notices import is_of_run
 from bai_services.core.sessions.lifecycle import SessionType
 
@@ -45,7 +50,7 @@ class EventStore:
 
     def __init__(self, database: Database) -> None:
         self._db = database
-        # Ids of status changes after the stored position with events that have been raised.
+        # Ids of status changes after the stored position whose events have already been raised.
         self._raised: set[int] = set()
 
     async def add(self, events: Sequence[Event]) -> None:
@@ -169,6 +174,18 @@ def _row(event: Event) -> dict[str, Any]:
     }
 
 
+_stop = status_history.alias("stop")
+_STOPPED_BY = (
+    sa.select(_stop.c.event)
+    .where(
+        _stop.c.session_id == status_history.c.session_id,
+        _stop.c.id < status_history.c.id,
+        _stop.c.event.in_(STOPS),
+    )
+    .order_by(_stop.c.id.desc())
+    .limit(1)
+    .scalar_subquery()
+)
 _CHANGES = (
     sa.select(
         status_history.c.id,
@@ -185,6 +202,8 @@ _CHANGES = (
         sessions.c.status_info,
         sessions.c.status_coded,
         users.c.username,
+        # Only for restarts, because it reads the history of the session.
+        sa.case((sessions.c.restart_count > 0, _STOPPED_BY)).label("stopped_by"),
     )
     .join_from(status_history, sessions, status_history.c.session_id == sessions.c.id)
     .join(users, sessions.c.owner_id == users.c.id)
@@ -200,7 +219,7 @@ _CHANGES = (
 
 
 def _change_event(row: Any) -> Event | None:
-    # Runs of pipelines and endpoints have their own events.
+    # Endpoints and pipeline runs raise their own events instead of those of their sessions.
     if row.type == SessionType.INFERENCE or is_of_run(row.environ):
         return None
     reason = None
@@ -208,7 +227,9 @@ def _change_event(row: Any) -> Event | None:
         reason = CodedText.from_json(row.status_coded)
     elif row.status_info:
         reason = TextTemplate.PLAIN_TEXT.text(text=row.status_info)
-    found = event_of(row.name, row.username, row.event, row.to_status, row.result, reason)
+    found = event_of(
+        row.name, row.username, row.event, row.to_status, row.result, reason, row.stopped_by
+    )
     if found is None:
         return None
     name, text = found

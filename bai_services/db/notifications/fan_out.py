@@ -45,7 +45,7 @@ SETTING_COLUMNS = tuple(
 )
 _DEFAULTS = NotificationSettings()
 _CHANNEL_OF = {WebhookKind.JSON: Channel.WEBHOOK, WebhookKind.SLACK: Channel.SLACK}
-# Roles of owners with sessions that an administrator of a domain may not read.
+# Roles of the owners whose sessions a domain administrator may not read.
 _HIDDEN_FROM_DOMAINS = roles_above(Role.ADMIN, "session.read")
 _CHUNK = 1000
 
@@ -146,7 +146,7 @@ class FanOutStore:
 
 @dataclass(frozen=True, slots=True)
 class _Hooks:
-    """Callable webhooks: webhooks of users by owner, and webhooks of administrators.
+    """Enabled webhooks that are not suspended: those of users by owner, and of administrators.
 
     ``pending``: the number of pending deliveries by webhook.
     """
@@ -192,7 +192,7 @@ async def _recipients(tx: AsyncConnection, event: StoredEvent) -> list[_Recipien
 
 
 async def _hidden_users(tx: AsyncConnection, events: Sequence[StoredEvent]) -> set[str]:
-    """Return the users (also inactive) with events that domain administrators may not read."""
+    """Return the affected users (also inactive) whose events domain administrators may not read."""
     concerned = {event.user_id for event in events if event.user_id is not None}
     rows = sa.select(users.c.id).where(
         users.c.id.in_(sorted(concerned)), users.c.role.in_(sorted(_HIDDEN_FROM_DOMAINS))

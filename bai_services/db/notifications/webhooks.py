@@ -108,7 +108,7 @@ class WebhookStore:
     async def page(
         self, query: ListQuery, user_id: str | None, shared: Visibility | None
     ) -> Page[Webhook]:
-        """Return a page of the user's webhooks, and of administrators' webhooks in ``shared``."""
+        """Return a page of the user's webhooks; ``shared`` adds administrators' webhooks."""
         async with self._db.read() as tx:
             rows = _ROWS.where(_visible(user_id, shared))
             return await _LISTING.page(tx, rows, query, Webhook)

@@ -45,7 +45,7 @@ class AnnouncementStore:
         self._db = database
 
     async def page(self, query: ListQuery, domain: str | None = None) -> Page[Announcement]:
-        """Return a page of the announcements; with ``domain``, only for audiences in the domain."""
+        """Return a page of announcements; with ``domain``, only of those for audiences in it."""
         rows = _ROWS if domain is None else _ROWS.where(announcements.c.domain == domain)
         async with self._db.read() as tx:
             return await _LISTING.page(tx, rows, query, Announcement)

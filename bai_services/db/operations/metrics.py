@@ -57,8 +57,8 @@ class DeviceFacts:
 class MetricsFacts:
     """The current state. ``sessions``: number of live sessions by status, resource group and type.
 
-    ``waiting_since``: when the longest-waiting session became pending, by resource group.
-    ``mails``: number of mails in the queue.
+    ``waiting_since``: since when the oldest pending session waits, by resource group. ``mails``:
+    number of mails in the queue.
     """
 
     sessions: Mapping[tuple[str, str, str], int]

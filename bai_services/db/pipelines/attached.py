@@ -65,7 +65,7 @@ async def insert_with_limit(
     kind: str,
     limit: int,
 ) -> None:
-    """Insert a row of the pipeline named ``pipeline``, which may have at most ``limit`` rows.
+    """Insert a row for the pipeline named ``pipeline``; a pipeline has at most ``limit`` rows.
 
     ``kind``: "schedule" or "trigger".
 

@@ -168,8 +168,8 @@ class PipelineStore:
             return await _LISTING.page(tx, rows, query, _page_row)
 
     async def find(self, key: str, reader: PipelineReader) -> PipelineRow:
-        """Return the visible pipeline with the id ``key``, else the caller's pipeline of this
-        name, else the pipeline of this name of a project of the caller.
+        """Return the visible pipeline with the id ``key``. If there is none, ``key`` is a name: the
+        caller's own pipelines come first, then those of the caller's projects.
 
         Raises
         ------
@@ -284,7 +284,7 @@ class PipelineStore:
         """
         is_open = (pipeline_runs.c.pipeline_id == row.id) & pipeline_runs.c.status.in_(OPEN_RUNS)
         async with self._db.write() as tx:
-            # Runs are created with a lock of the pipeline.
+            # Locks the pipeline, as the creation of a run does.
             await tx.execute(
                 sa.select(pipelines.c.id).where(pipelines.c.id == row.id).with_for_update()
             )
@@ -321,7 +321,7 @@ async def _add_version(
 
 
 def is_visible(visible: Visibility, owner_id: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
-    """Return the condition for visible rows of a select with the projects of pipelines."""
+    """Return the condition for visible rows; the select must join the projects of pipelines."""
     rows = visible_rows(visible, domain=projects.c.domain, owner_id=owner_id)
     return sa.and_(sa.true(), *rows)
 

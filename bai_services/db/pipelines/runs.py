@@ -45,7 +45,7 @@ from .task_runs import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A run with its pipeline, without its definition. ``owner_id``: who has started it."""
+    """A run with its pipeline, without its definition. ``owner_id``: the user who started it."""
 
     id: str
     created_at: datetime
@@ -141,7 +141,7 @@ class PipelineRunStore:
         return found
 
     async def detail(self, run_id: str) -> tuple[str, Plan, Sequence[TaskRow]]:
-        """Return the definition, the plan and the task runs of a run."""
+        """Return the definition (as text), the plan and the task runs of a run."""
         async with self._db.read_one_state() as tx:
             rows = sa.select(
                 pipeline_runs.c.definition, pipeline_runs.c.parsed, pipeline_runs.c.parameters
@@ -183,7 +183,7 @@ class PipelineRunStore:
             )
             if not locked.rowcount:
                 raise no_pipeline(row.name)
-            # Lock after the pipeline: a deletion also locks the pipeline before its runs.
+            # Lock runs only after the pipeline, in the same order as the deletion of a pipeline.
             await _delete_oldest(tx, owner_id)
             with raise_on_violation(
                 AlreadyExists(refusal(RefusalText.RUN_EXISTS, name=run_id), run=run_id)
@@ -232,7 +232,7 @@ class PipelineRunStore:
         *,
         opens: bool = False,
     ) -> None:
-        """Apply the request of a user to a run; the next step processes it.
+        """Apply a user's request to a run: store what ``decide`` returns for its current state.
 
         ``opens``: the request opens an ended run.
 
@@ -288,7 +288,7 @@ class PipelineRunStore:
         )
         old = sa.select(ended.c.id).where((ended.c.ended_at < before) | (ended.c.number > kept))
         async with self._db.write() as tx:
-            # A run that was resumed in the meantime remains.
+            # Runs that were resumed in the meantime are not deleted.
             is_ended = pipeline_runs.c.status.in_(sorted(RUN_ENDED))
             await tx.execute(sa.delete(pipeline_runs).where(pipeline_runs.c.id.in_(old), is_ended))
 
@@ -322,7 +322,7 @@ async def _delete_oldest(tx: AsyncConnection, owner_id: str) -> None:
 
 
 def notices_of(row: RunRow, decision: Decision, now: datetime) -> list[Event]:
-    """Return the events of a decision about a run; ``row`` has the status before the decision."""
+    """Return the events that a decision about a run raises; ``row`` is the run before it."""
     notices = RunNotices(row.id, row.owner_id, row.domain, row.pipeline)
     return list(notices.of_step(row.status, decision.status, decision.changed, now))
 

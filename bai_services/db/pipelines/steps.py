@@ -29,7 +29,7 @@ Decide = Callable[[RunRow, Sequence[TaskRow]], Decision]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueRun:
-    """A run that a step processes; ``tasks``: its number of task runs."""
+    """A run for the next step to process; ``tasks``: its number of task runs."""
 
     id: str
     pipeline_id: str
@@ -146,7 +146,7 @@ class PipelineStepStore:
             return len(started)
 
     async def due(self, now: datetime, session_ids: Collection[str]) -> list[DueRun]:
-        """Return runs that a request or one of the sessions has changed, or with a due retry."""
+        """Return runs with an unprocessed request or a due retry, and runs of these sessions."""
         if not session_ids:
             return await self._read(_DUE, now=now)
         of_sessions = sa.select(pipeline_tasks.c.run_id).where(
@@ -155,9 +155,9 @@ class PipelineStepStore:
         return await self._read(_runs_of(sa.union(_REQUESTED, _RETRIED, of_sessions)), now=now)
 
     async def unprocessed(self) -> list[DueRun]:
-        """Return the runs with a missing session, or a session that has started or ended.
+        """Return runs whose session is missing, or has started or ended without a step of the run.
 
-        Normally, such changes are processed at once; they remain only if the manager was killed.
+        Such runs exist only if the manager was killed before the step.
         """
         is_queued = pipeline_tasks.c.status == TaskStatus.QUEUED
         is_running = pipeline_tasks.c.status == TaskStatus.RUNNING

@@ -126,7 +126,7 @@ async def read_tasks(
 
 
 async def with_waiting_reasons(tx: AsyncConnection, tasks: Sequence[TaskRow]) -> Sequence[TaskRow]:
-    """Return task runs in which ``session_coded`` also has the reasons of pending sessions.
+    """Return the task runs, with the reasons of pending sessions in ``session_coded``.
 
     Only pages need these codes, so the steps of runs do not read them.
     """
@@ -217,7 +217,7 @@ def _changed(row: TaskRow, changes: Mapping[str, Any] | None) -> TaskRow:
         return row
     if changes["session_id"] == row.session_id:
         return replace(row, **changes)
-    # The session of a new attempt is not created yet.
+    # The session of a new attempt does not exist yet.
     no_session: dict[str, Any] = {
         "session_status": None,
         "session_result": None,

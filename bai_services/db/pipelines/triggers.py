@@ -202,7 +202,7 @@ class PipelineTriggerStore:
             await record(tx, audit)
 
     async def followers(self) -> Mapping[str, Collection[str]]:
-        """Return the ids of the pipelines that the runs of each pipeline trigger."""
+        """Return, for each pipeline, the ids of the pipelines that its runs trigger."""
         rows = sa.select(pipeline_triggers.c.source_id, pipeline_triggers.c.pipeline_id).where(
             pipeline_triggers.c.source_id.is_not(None)
         )
@@ -213,7 +213,7 @@ class PipelineTriggerStore:
         return found
 
     async def visible_names(self, ids: Collection[str], reader: PipelineReader) -> dict[str, str]:
-        """Return the names of the pipelines with these ids that the caller may see, by id."""
+        """Return the names of those pipelines in ``ids`` that the caller may see, by id."""
         rows = (
             sa.select(pipelines.c.id, pipelines.c.name)
             .join(projects, pipelines.c.project_id == projects.c.id)
@@ -235,12 +235,13 @@ class PipelineTriggerStore:
             return records(_ended_run, await tx.execute(rows))
 
     async def finish_end(self, run: EndedRun) -> None:
-        """Store that the triggers of the end of a run were processed."""
+        """Record that the triggers fired by the end of a run were processed."""
         runs = pipeline_runs.c
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(pipeline_runs)
-                # A run that was resumed may have ended again.
+                # The run may have been resumed and have ended again; that end must still fire
+                # triggers.
                 .where(runs.id == run.id, runs.ended_at == run.ended_at)
                 .values(fires_triggers=False)
             )
@@ -268,7 +269,7 @@ class PipelineTriggerStore:
             return records(WatchedFile, await tx.execute(rows.order_by(files.path)))
 
     async def change_files(self, key: str, gone: Collection[str], new: Mapping[str, str]) -> None:
-        """Forget removed files of a trigger, and store new files with the ids of their runs."""
+        """Delete the rows of removed files, and insert new files with the ids of their runs."""
         async with self._db.write() as tx:
             trigger = pipeline_triggers.c.id == key
             locked = sa.select(pipeline_triggers.c.id).where(trigger).with_for_update()
@@ -279,7 +280,7 @@ class PipelineTriggerStore:
             await _add_files(tx, key, new)
 
     async def finish_file(self, key: str, path: str) -> None:
-        """Store that a file has fired its trigger."""
+        """Record that a file has fired its trigger."""
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(pipeline_trigger_files)

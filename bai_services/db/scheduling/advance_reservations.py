@@ -183,8 +183,8 @@ class AdvanceReservationStore:
     async def note_use(self, now: datetime) -> list[str]:
         """Record the use of reservations, and expire reservations that are not used in time.
 
-        A reservation for which a session waits does not expire: running sessions of others can
-        delay it.
+        A reservation that a pending session requests does not expire, because running sessions of
+        others can delay that session.
 
         Return the names of the expired reservations.
         """
@@ -362,7 +362,7 @@ async def _check_bookings(tx: AsyncConnection, values: Mapping[str, Any]) -> Seq
 async def _choose_agents(
     tx: AsyncConnection, values: Mapping[str, Any], bookings: Sequence[Booking]
 ) -> tuple[str, ...]:
-    """Return the agents of a reservation beside other bookings and running sessions."""
+    """Choose agents for a reservation that do not conflict with bookings or running sessions."""
     group, period = values["resource_group"], (values["starts_at"], values["ends_at"])
     agents = await read_agents(tx, [group])
     running = await read_running(tx, await _sessions_of(tx, group))
@@ -535,7 +535,7 @@ async def _find(
 
 
 async def _usernames(tx: AsyncConnection, ids: Sequence[str] | None = None) -> dict[str, str]:
-    """Return user names by id; without ``ids``, of all users in ``user_ids`` columns."""
+    """Return user names by id; without ``ids``, those of all users named in reservations."""
     if ids is None:
         named = await tx.scalars(sa.select(_r.user_ids))
         ids = sorted({user_id for of in named for user_id in of})

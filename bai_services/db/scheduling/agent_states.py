@@ -44,6 +44,7 @@ def _agent_selects(is_wanted: sa.ColumnElement[bool], ids: Any) -> tuple[sa.Sele
             agents.c.engine,
             agents.c.status,
             agents.c.schedulable,
+            agents.c.storage_problems,
             resource_groups.c.scheduler_opts[MINIMUM].as_string().label("minimum"),
         )
         .join_from(agents, resource_groups, agents.c.resource_group == resource_groups.c.name)
@@ -88,6 +89,7 @@ async def _read_agents(
             devices=tuple(of_agent[row.id]),
             is_alive=row.status == ALIVE,
             is_schedulable=row.schedulable,
+            unusable_hosts=tuple(sorted(row.storage_problems)),
         )
         for row in rows
     ]

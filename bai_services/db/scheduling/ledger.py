@@ -61,7 +61,7 @@ class ResizedKernel:
 def scopes_of(
     domain: str, project_id: str, owner_id: str, access_key: str, resource_group: str
 ) -> tuple[Scope, ...]:
-    """Return the scopes to which a session is charged, in the order in which they are locked."""
+    """Return the scopes that a session is charged to, in locking order."""
     return (
         Scope(ScopeKind.DOMAIN, domain),
         Scope(ScopeKind.KEYPAIR, access_key),
@@ -82,9 +82,9 @@ async def allocate(
     Raises
     ------
     LostRace
-        If the sessions together exceed a cap or the capacity of an agent or device, an agent no
-        longer accepts sessions, a device is not healthy, or sessions with different shares would
-        run on a device that requires equal shares.
+        If the sessions together exceed a cap or the capacity of an agent or device, if an agent no
+        longer accepts sessions, if a device is not healthy, or if sessions with different shares
+        would run on a device that requires equal shares.
     """
     rows: list[record_writes.Allocated] = []
     changes = _CounterChanges()
@@ -172,7 +172,7 @@ async def resize(
 
 
 class _CounterChanges:
-    """The change of each counter; rows are returned in the order in which they are locked."""
+    """The change of each counter; the rows of each table are returned in locking order."""
 
     def __init__(self) -> None:
         self.agents: set[str] = set()

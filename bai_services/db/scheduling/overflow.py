@@ -40,7 +40,7 @@ from . import lease
 from .caps import CHUNK, read_caps, read_usage
 from .queue_rows import RESERVATION_OPTION
 
-# Options of sessions that can run only on certain agents or in a reservation.
+# Session options that restrict a session to certain agents or to a reservation.
 _FIXED_PLACE = ("agent_list", RESERVATION_OPTION)
 
 _ROWS = sa.select(
@@ -80,7 +80,7 @@ _SOURCE, _TARGET = resource_groups.alias("source"), resource_groups.alias("targe
 
 
 def _in_force(rules: sa.Select[Any]) -> sa.Select[Any]:
-    """Return only the rules by which sessions can move.
+    """Return only the rules that can currently move sessions.
 
     The engine of a resource group may have changed since the rule was created.
     """
@@ -91,7 +91,7 @@ def _in_force(rules: sa.Select[Any]) -> sa.Select[Any]:
     )
 
 
-# A session that has run has a home, and usage records in its resource group.
+# A session that has already run cannot move: it has a home, and usage records of its group.
 _IS_MOVABLE = sa.and_(
     sessions.c.status == Status.PENDING,
     sessions.c.type.in_(sorted(MOVABLE_TYPES)),
@@ -135,13 +135,13 @@ class OverflowStore:
             return first_record(OverflowRule, found)
 
     async def in_force(self) -> list[OverflowRule]:
-        """Return all rules by which sessions can move."""
+        """Return all rules that can currently move sessions."""
         async with self._db.read() as tx:
             rows = await tx.execute(_in_force(_ROWS).order_by(overflow_rules.c.id))
             return records(OverflowRule, rows)
 
     async def of(self, project_id: str, from_group: str) -> list[OverflowRule]:
-        """Return the rules by which sessions of a project can leave a resource group."""
+        """Return the rules that can move a project's sessions out of a resource group."""
         chosen = sa.and_(
             overflow_rules.c.project_id == project_id, overflow_rules.c.from_group == from_group
         )

@@ -21,7 +21,7 @@ _plans, _victims = preemption_plans.c, preemption_victims.c
 
 
 async def read_plans(tx: AsyncConnection) -> dict[str, Plan]:
-    """Return the active plans (few) by the id of the beneficiary."""
+    """Return the active plans by the session id of their beneficiary."""
     rows = await tx.execute(
         sa.select(_plans.session_id, _plans.placements, _plans.stops_at, _plans.id).where(
             _plans.ended_at.is_(None)

@@ -171,8 +171,8 @@ class PreemptionStore:
     ) -> list[str]:
         """End an active plan, given by its id or its beneficiary; return the ids of its victims.
 
-        If the plan is dropped, tell the owners of running victims that these continue. Return [] if
-        there is no such active plan.
+        If the plan is dropped, notify the owners of running victims that their sessions continue.
+        Return [] if there is no such active plan.
         """
         by = _plans.id == plan_id if plan_id else _plans.session_id == session_id
         async with self._db.write() as tx:

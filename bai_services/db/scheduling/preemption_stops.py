@@ -27,7 +27,7 @@ _plans, _victims = preemption_plans.c, preemption_victims.c
 
 @dataclass(frozen=True, slots=True)
 class VictimStop:
-    """The reason for the stop of a victim, the event for its owner, and the audit entry."""
+    """The reason for a victim's stop, the notification of its owner, and the audit entry."""
 
     reason: CodedText
     notice: events.Event

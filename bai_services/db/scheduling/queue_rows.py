@@ -32,6 +32,7 @@ from ..tables.accounts import domains, keypair_policies, keypairs, memberships, 
 from ..tables.budgets import project_budgets
 from ..tables.cluster import images, resource_groups
 from ..tables.sessions import allocations, kernels, session_dependencies, sessions
+from ..tables.usage import usage_prices
 from .caps import CHUNK
 from .ledger import scopes_of
 from .plan_rows import read_plans
@@ -41,9 +42,9 @@ RESERVATION_OPTION = "reservation"
 # Size of the caches of requests and scopes. Equal requests share one object, because thousands of
 # sessions have only dozens of different requests.
 _CACHE_SIZE = 4096
-# Number of rows that are read and converted without a pause, in 1 to 2 ms of the event loop.
+# Number of rows to read and convert before other tasks may run; this takes 1 to 2 ms.
 _PAGE = 100
-# Maximum number of ended sessions from which run times are estimated.
+# Maximum number of ended sessions for the estimates of run times.
 _MAX_ENDED = 2000
 
 # Columns of both pending and running sessions.
@@ -65,7 +66,7 @@ _COMMON = (
     sessions.c.lifetime_extension_seconds.label("added"),
 )
 
-# Sessions with all data on which their requests depend, in the order of creation.
+# Sessions with all data that their requests depend on, in the order of creation.
 REQUESTED: sa.Select[Any] = (
     sa.select(
         *_COMMON,
@@ -106,7 +107,10 @@ _PENDING: sa.Select[Any] = (
         memberships.c.user_id.is_not(None).label("is_member"),
         project_budgets.c.blocked_at.is_(None).label("has_budget"),
         project_budgets.c.amount.label("budget_amount"),
+        # All prices have the same currency.
+        sa.select(sa.func.max(usage_prices.c.currency)).scalar_subquery().label("currency"),
         sessions.c.home_agent_id,
+        sa.cast(sessions.c.mounts, sa.Text).label("mounts"),
     )
     .join(domains, sessions.c.domain == domains.c.name)
     .outerjoin(
@@ -331,10 +335,16 @@ def _pending_session(
     row: Any, awaited: Sequence[Dependency], previous_agents: tuple[str, ...]
 ) -> PendingSession:
     request = request_of_row(row)
-    if previous_agents or row.min_cuda:
-        request = replace(request, avoid=previous_agents, min_cuda_driver=row.min_cuda or "")
+    hosts = _hosts_of(row.mounts)
+    if previous_agents or row.min_cuda or hosts:
+        request = replace(
+            request,
+            avoid=previous_agents,
+            min_cuda_driver=row.min_cuda or "",
+            storage_hosts=hosts,
+        )
     if row.home_agent_id is not None:
-        # The session continues with its home, which only this agent has.
+        # The session continues with its home directory, which only this agent has.
         request = replace(
             request,
             designated_agents=(row.home_agent_id,),
@@ -360,6 +370,13 @@ def _pending_session(
         job_priority=row.job_priority,
         is_preemptible=row.is_preemptible,
     )
+
+
+def _hosts_of(mounts: str) -> tuple[str, ...]:
+    """Return the storage hosts with the folders of a session, from the JSON of its mounts."""
+    if mounts == "[]":
+        return ()
+    return tuple(sorted({str(mount["host"]) for mount in json.loads(mounts)}))
 
 
 def _reservation_of(options: str) -> str:
@@ -465,7 +482,6 @@ def _blocked_reason(row: Any) -> CodedText | None:
     if found is None and not row.is_member:
         return TextTemplate.NOT_A_MEMBER.text(user=row.username, project=row.project)
     if found is None and not row.has_budget:
-        return TextTemplate.BUDGET_SPENT.text(
-            name=row.project, amount=f"{row.budget_amount.normalize():f}"
-        )
+        amount = f"{row.budget_amount.normalize():f} {row.currency or ''}".strip()
+        return TextTemplate.BUDGET_SPENT.text(name=row.project, amount=amount)
     return found

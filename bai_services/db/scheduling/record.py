@@ -165,7 +165,7 @@ def _last_placement(rows: Sequence[Any]) -> _Placed:
 async def _read_dependencies(
     tx: AsyncConnection, ids: Sequence[str]
 ) -> Mapping[str, Sequence[datetime | None]]:
-    """Return the time of success of each dependency by session; None: no success."""
+    """Return, by session, when each dependency succeeded; None if it did not succeed."""
     rows = await tx.execute(
         sa.select(
             session_dependencies.c.session_id,

@@ -34,7 +34,7 @@ from .usage import TokenCounts, count_usage
 
 @dataclass(frozen=True, slots=True)
 class RoutingRows:
-    """The content of a routing table as rows; ``version`` is not newer than the rows."""
+    """The rows of a routing table; ``version`` is that of the rows or an earlier one."""
 
     version: int
     endpoints: Sequence[Mapping[str, Any]]

@@ -21,8 +21,8 @@ async def take_name(
 ) -> None:
     """Record the name of a new endpoint, after the endpoint was inserted.
 
-    A name of a deleted endpoint may be taken by its former owner and in its former project, and by
-    everybody after ``NAME_RESERVED_FOR``.
+    The name of a deleted endpoint may be reused by its former owner and in its former project;
+    after ``NAME_RESERVED_FOR``, by every user.
 
     Raises
     ------
@@ -52,7 +52,7 @@ async def take_name(
 
 
 async def _limit_names(tx: AsyncConnection, owner_id: str) -> None:
-    """Give up the oldest reserved names of an owner: nobody may reserve any number of names."""
+    """Release an owner's oldest reserved names beyond ``MAX_RESERVED_NAMES``."""
     reserved = sa.select(endpoint_names.c.name).where(
         endpoint_names.c.owner_id == owner_id, ~_IS_USED
     )
@@ -73,7 +73,8 @@ async def _limit_names(tx: AsyncConnection, owner_id: str) -> None:
 async def release_names(tx: AsyncConnection, now: datetime) -> None:
     """Begin the reservation of names of deleted endpoints, and end old reservations.
 
-    An endpoint may also be deleted with its owner or project, so the names are compared.
+    Compares the names with those of existing endpoints, because an endpoint may also be deleted
+    together with its owner or project.
     """
     await tx.execute(
         sa.update(endpoint_names)

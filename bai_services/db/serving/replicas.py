@@ -36,7 +36,7 @@ from .rows import ROWS, EndpointRow, endpoint_row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRow:
-    """A replica that has not ended; ``status`` of its session is None without a session."""
+    """A replica that has not ended; ``status`` is that of its session, None without a session."""
 
     id: str
     created_at: datetime
@@ -51,12 +51,12 @@ class ReplicaRow:
     status: Status | None
     started_at: datetime | None
     status_info: str
-    # The session is being preempted and will be pending again.
+    # True: the session is being preempted and will return to the queue.
     is_requeued_at_end: bool
 
     @property
     def is_unhealthy(self) -> bool:
-        """Whether the replica was ready before, and a gateway could not use it."""
+        """Whether the replica was ready until a gateway could not use it."""
         return (
             self.reason is not None and self.reason["code"] == TextTemplate.REPLICA_UNHEALTHY.code
         )
@@ -68,7 +68,7 @@ class ReplicaRow:
 
 @dataclass(frozen=True, slots=True)
 class ServingReplica:
-    """A replica that gets requests; ``settings``: those of its revision."""
+    """A replica that receives requests; ``settings`` are those of its revision."""
 
     id: str
     url: str
@@ -158,7 +158,7 @@ class ReplicaStore:
             found: Mapping[str, Any] | None = await tx.scalar(rows)
             return found
 
-    async def open(self, new: Sequence[NewReplica], now: datetime) -> None:
+    async def insert(self, new: Sequence[NewReplica], now: datetime) -> None:
         """Insert replicas before their sessions are created."""
         async with self._db.write() as tx:
             await tx.execute(
@@ -241,8 +241,8 @@ class ReplicaStore:
             await bump_routes(tx)
             return True
 
-    async def ready(self, replica_id: str, url: str, now: datetime) -> None:
-        """Record that a replica passed its health check at ``url``, and reset former failures."""
+    async def mark_ready(self, replica_id: str, url: str, now: datetime) -> None:
+        """Record that a replica passed its health check at ``url``, and clear its reason."""
         async with self._db.write() as tx:
             changed = await tx.execute(
                 sa.update(endpoint_replicas)
@@ -258,7 +258,7 @@ class ReplicaStore:
                 await bump_routes(tx)
 
     async def serving(self, ids: Collection[str]) -> Sequence[ServingReplica]:
-        """Return the replicas that get requests, of those with the given ids."""
+        """Return those replicas in ``ids`` that receive requests."""
         rows = (
             sa.select(
                 *(endpoint_replicas.c[name] for name in ("id", "url", "revision_id")),
@@ -280,10 +280,10 @@ class ReplicaStore:
         async with self._db.read() as tx:
             return records(ServingReplica, await tx.execute(rows))
 
-    async def unhealthy(
+    async def require_health_check(
         self, ids: Collection[str], now: datetime, reason: Mapping[str, Any] | None = None
     ) -> None:
-        """Require unusable replicas to pass their health check again."""
+        """Set ready replicas back to STARTING, so that they must pass their health check again."""
         if not ids:
             return
         async with self._db.write() as tx:
@@ -344,10 +344,10 @@ class ReplicaStore:
         now: datetime,
         reason: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Store the weights and the end of a rollout; return whether the endpoint is unchanged.
+        """Store the weights of a rollout, and its outcome if it has ended.
 
-        ``reason``: why the target revision was given up. If the version of the endpoint has changed
-        since it was read, nothing is stored.
+        ``reason``: why the target revision was given up. If the endpoint has changed since it was
+        read, store nothing and return False.
         """
         changes: dict[str, Any] = {"weights": dict(weights)}
         if outcome is Outcome.COMPLETED:
@@ -392,7 +392,7 @@ class ReplicaStore:
     async def postpone(
         self, row: EndpointRow, replica: ReplicaRow, problem: Mapping[str, Any], now: datetime
     ) -> None:
-        """Give up a replica that cannot be created now; another replica is created later."""
+        """Stop a replica that cannot be created now; count no failure. Another is created later."""
         await self._stop(row, replica, problem, now, 0)
 
     async def _stop(
@@ -426,7 +426,7 @@ class ReplicaStore:
             await bump_routes(tx)
 
     async def forget_failures(self, ids: Collection[str]) -> None:
-        """Reset the failures of endpoints with all replicas ready."""
+        """Reset the failure counts of endpoints whose replicas are all ready."""
         if not ids:
             return
         async with self._db.write() as tx:

@@ -1,4 +1,4 @@
-"""Version number of the routing data, with which gateways detect changes."""
+"""Version number of the routing data; gateways use it to detect changes."""
 
 from __future__ import annotations
 

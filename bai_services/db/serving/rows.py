@@ -59,7 +59,7 @@ class EndpointRow:
     active_revision: int | None
     target_revision: int
     target_outcome: str | None
-    # Of the target revision since the beginning of its rollout.
+    # Requests of the target revision since the beginning of its rollout.
     target_requests: int
     target_errors: int
     target_latency_ms: Mapping[str, int] | None

@@ -36,7 +36,7 @@ _LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class NewScaling:
-    """A new number of replicas for an endpoint that had ``version`` and ``former`` replicas."""
+    """A change of ``former`` to ``replicas`` replicas, if the endpoint still has ``version``."""
 
     id: str
     endpoint_id: str
@@ -48,7 +48,7 @@ class NewScaling:
 
 @dataclass(frozen=True, slots=True)
 class NewLoad:
-    """A sample of the load of an endpoint with a rule; ``load`` is None while it is unknown."""
+    """A load sample of an endpoint with a scaling rule; ``load`` is None while it is unknown."""
 
     endpoint_id: str
     load: float | None

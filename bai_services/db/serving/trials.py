@@ -136,7 +136,7 @@ class TrialStore:
             )
 
     async def unended_sessions(self, ended: Sequence[Status]) -> list[str]:
-        """Return the sessions of ended trials with a status that is not in ``ended``."""
+        """Return the ids of ended trials whose session has a status that is not in ``ended``."""
         async with self._db.read() as tx:
             return list(await tx.scalars(_UNENDED_SESSIONS, {"ended": ended}))
 
@@ -145,7 +145,7 @@ class TrialStore:
         await self._update(trial_id, {"url": url})
 
     async def revision_of(self, trial_id: str) -> tuple[str, Mapping[str, Any]] | None:
-        """Return the id and settings of a trial in place of a revision; None if not found."""
+        """Like ``ReplicaStore.revision_of``: return a trial's id and settings; None if unknown."""
         rows = sa.select(endpoint_trials.c.id, endpoint_trials.c.settings)
         async with self._db.read() as tx:
             found = (await tx.execute(rows.where(endpoint_trials.c.id == trial_id))).one_or_none()

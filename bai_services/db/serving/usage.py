@@ -35,8 +35,8 @@ _CHAT_PAGE, _NO_TOKEN = "", "*"
 
 @dataclass(frozen=True, slots=True)
 class TokenCounts:
-    """Requests with a token since the last report of a gateway. For requests without a token,
-    ``id`` is `ANONYMOUS` and the id of the endpoint.
+    """Requests with a token since the last report of a gateway; ``id`` is the id of the token. For
+    requests without a token, it is ``ANONYMOUS`` followed by the id of the endpoint.
     """
 
     id: str
@@ -77,7 +77,7 @@ class EndpointSum:
 
 
 class UsageStore:
-    """Each public method is one transaction."""
+    """Reads and deletes daily usage. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -113,7 +113,7 @@ class UsageStore:
         return [EndpointSum(*row[:4], *map(int, row[4:])) for row in rows if row[4]]
 
     async def clean_up(self, now: datetime) -> None:
-        """Delete the usage of days long ago."""
+        """Delete the usage of days before ``KEPT_FOR``."""
         async with self._db.write() as tx:
             await tx.execute(
                 sa.delete(endpoint_usage_days).where(endpoint_usage_days.c.day < now - KEPT_FOR)
@@ -174,7 +174,7 @@ async def count_usage(tx: AsyncConnection, counts: Sequence[TokenCounts], now: d
 
 
 async def _owners(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return the endpoint and the name of the token for each known id of a report."""
+    """Return (endpoint id, token name) for each known ``TokenCounts.id``."""
     rows = sa.select(
         endpoint_tokens.c.id,
         endpoint_tokens.c.endpoint_id,

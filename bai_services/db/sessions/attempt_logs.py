@@ -93,7 +93,7 @@ async def remove(tx: AsyncConnection, kernel_ids: sa.Select[tuple[str]]) -> None
 
 
 async def _trim(tx: AsyncConnection, kernel_id: str) -> None:
-    """Remove the oldest attempts whose output a log can no longer contain."""
+    """Delete old attempts beyond the maximum length of a log or the maximum number of attempts."""
     lengths = await tx.execute(
         sa.select(kernel_attempts.c.attempt, sa.func.length(kernel_attempts.c.log))
         .where(kernel_attempts.c.kernel_id == kernel_id)

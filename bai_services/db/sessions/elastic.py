@@ -33,8 +33,8 @@ from ..tables.resizes import elastic_sessions, session_resizes
 from ..tables.sessions import allocations, kernels, sessions
 from .resizes import read_withheld
 
-# Maximum number of pending sessions of a group to consider, in queue order: sessions that wait for
-# resources, and sessions that wait for a quota.
+# Maximum number of pending sessions of a group to consider, in queue order. It applies to the
+# sessions that wait for resources and to those that wait for a quota.
 _MAX_WAITING = 100
 # Free memory that a shrinking elastic session keeps, as a fraction of its used memory.
 _MEMORY_RESERVE = 0.1
@@ -112,7 +112,7 @@ class ElasticStore:
         self._db = database
 
     async def groups(self, now: datetime) -> list[ElasticGroup]:
-        """Return the resource groups in which elastic sessions run."""
+        """Return the resource groups that have running elastic sessions."""
         async with self._db.read() as tx:
             rows = (await tx.execute(_ELASTIC)).all()
             if not rows:
@@ -146,7 +146,7 @@ async def _group(
     waiting: Sequence[PendingSession],
     now: datetime,
 ) -> ElasticGroup:
-    """Return the input for a decision; ``sized``: rows, with a flag if growth is forbidden."""
+    """Return the input for a decision; ``sized``: pairs (row, whether growth is forbidden)."""
     agents = await read_agents(tx, [state.name])
     ids = {agent.id for agent in agents}
     elastic = [

@@ -40,7 +40,7 @@ class KernelState:
     hostname: str = MAIN_HOST
     cluster_size: int = 1
     restart_count: int = 0
-    # The agent with the home of a stopped session that will run again.
+    # The agent with the home directory of a stopped session that will run again.
     home_agent_id: str | None = None
     started_by: str = BY_MANAGER
     # Whether the session is being suspended or preempted, so that its home must be kept after the
@@ -234,7 +234,7 @@ class KernelStore:
         self._db = database
 
     async def work_of(self, agent_id: str) -> list[KernelWork]:
-        """Return the kernels for which an agent may have work, those of older sessions first."""
+        """Return the kernels that an agent may have to process, those of older sessions first."""
         async with self._db.read() as tx:
             found = await tx.execute(_WORK, {"of_agent": agent_id})
             return [

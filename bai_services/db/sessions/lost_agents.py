@@ -104,7 +104,7 @@ class LostAgentStore:
             rows = await tx.execute(_OPTIONS.where(resource_groups.c.name.in_(names)))
             return {row.name: row.scheduler_opts or {} for row in rows}
 
-    async def marked(self) -> list[SessionRow]:
+    async def with_silent_agent(self) -> list[SessionRow]:
         """Return the sessions whose status text says that their agent is silent."""
         code = sessions.c.status_coded["code"].as_string()
         async with self._db.read() as tx:

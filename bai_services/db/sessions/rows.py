@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Role
+from bai_services.core.cluster.group_options import PROXY_ADDRESS
 from bai_services.core.errors import NotFound
 from bai_services.core.sessions.dependencies import Dependency
 from bai_services.core.sessions.lifecycle import ENDED, LIVE, OCCUPYING, Status
@@ -23,7 +24,7 @@ from ..scheduling.caps import CHUNK
 from ..scheduling.preemption import PreemptionWarning, read_warnings
 from ..tables.accounts import projects, users
 from ..tables.callbacks import session_callbacks
-from ..tables.cluster import devices
+from ..tables.cluster import devices, resource_groups
 from ..tables.sessions import allocations, kernels, sessions
 from ..usage.budgets import BudgetStop, read_budget_stops
 from .dependencies import read_dependencies
@@ -143,6 +144,8 @@ class SessionView(SessionKernels):
     preemption: PreemptionWarning | None = None
     scheduled_stop: ScheduledStop | None = None
     budget_stop: BudgetStop | None = None
+    # The proxy address of the resource group of a running session; "": that of the Hub.
+    proxy_address: str = ""
 
 
 _NAMES = {
@@ -152,14 +155,17 @@ _NAMES = {
     "project": projects.c.name.label("project"),
 }
 _COLUMNS = [_NAMES[f.name] if f.name in _NAMES else sessions.c[f.name] for f in fields(SessionRow)]
+_PROXY_ADDRESSES = sa.select(
+    resource_groups.c.name, resource_groups.c.scheduler_opts[PROXY_ADDRESS].as_string()
+).where(resource_groups.c.name.in_(sa.bindparam("groups", expanding=True)))
 _KERNEL_COLUMNS = [kernels.c[f.name] for f in fields(KernelRow)]
 
 
 def _select(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """Return a select of sessions, joined with their owners and projects.
 
-    Every session has an owner and a project. Outer joins are used because databases omit them if
-    they are not needed.
+    Every session has an owner and a project, but databases can skip only outer joins if a query
+    does not use the joined columns.
     """
     with_owner = sessions.outerjoin(users, sessions.c.owner_id == users.c.id)
     with_project = with_owner.outerjoin(projects, sessions.c.project_id == projects.c.id)
@@ -304,6 +310,8 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
     stops = await read_scheduled_stops(tx, running) if running else {}
     charged = {row.project_id for row in rows if row.status is Status.RUNNING}
     budget_stops = await read_budget_stops(tx, charged) if charged else {}
+    groups = {row.resource_group for row in rows if row.status is Status.RUNNING}
+    addresses = await _proxy_addresses(tx, groups) if groups else {}
     callbacks = await _callbacks_of(tx, [row.id for row in rows if row.callback_url])
     return [
         SessionView(
@@ -322,9 +330,16 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
             preemptions.get(row.id),
             stops.get(row.id),
             budget_stops.get(row.project_id) if row.status is Status.RUNNING else None,
+            addresses.get(row.resource_group, "") if row.status is Status.RUNNING else "",
         )
         for row in rows
     ]
+
+
+async def _proxy_addresses(tx: AsyncConnection, groups: Collection[str]) -> Mapping[str, str]:
+    """Return the proxy address of each of these resource groups that has one."""
+    rows = await tx.execute(_PROXY_ADDRESSES, {"groups": sorted(groups)})
+    return {name: address for name, address in rows if address}
 
 
 async def _callbacks_of(tx: AsyncConnection, ids: Sequence[str]) -> Mapping[str, CallbackState]:

@@ -39,7 +39,7 @@ class NewSession(ResolvedSpec):
     kernel_id: str
     # Ids of the kernels sub1, sub2 … of a cluster session.
     sub_kernel_ids: tuple[str, ...] = ()
-    # Ids of the owner's sessions on which this session depends; they may be created in the same
+    # Ids of the owner's sessions that this session depends on; they may be created in the same
     # call.
     dependencies: tuple[str, ...] = ()
     # The sizes between which the manager resizes the session; None: the size is fixed.

@@ -143,9 +143,9 @@ class SessionStore:
     async def move_all(self, moves: Sequence[Move], at: datetime) -> list[Transition]:
         """Apply one event to each session; release the resources that the new status does not need.
 
-        Return the transitions. Sessions that do not exist, or for which the event is not valid, are
-        skipped. Do not pass ``Event.PLACED``, which ``QueueStore.commit`` applies. A transaction
-        has at most ``CHUNK`` moves, so that it does not hold its locks for long.
+        Return the transitions. Sessions that do not exist, or whose status does not allow the
+        event, are skipped. Do not pass ``Event.PLACED``, which ``QueueStore.commit`` applies. A
+        transaction has at most ``CHUNK`` moves, so that it does not hold its locks for long.
         """
         moved: list[Transition] = []
         for start in range(0, len(moves), CHUNK):

@@ -82,7 +82,7 @@ async def read_stopping(tx: AsyncConnection, session_ids: Sequence[str]) -> dict
 
 
 async def read_with_home(tx: AsyncConnection, session_ids: Sequence[str]) -> frozenset[str]:
-    """Return the sessions of which an agent keeps the home."""
+    """Return the ids of those sessions whose home directory an agent keeps."""
     if not session_ids:
         return frozenset()
     return frozenset((await tx.execute(_WITH_HOME, {"ids": list(session_ids)})).scalars())
@@ -103,7 +103,7 @@ def end_of_stop(event: Event, stopping: Stopping | None) -> tuple[Event, CodedTe
 
 
 async def forget_open(tx: AsyncConnection, session_id: str) -> bool:
-    """Delete the suspension of a session that ends instead; return whether one existed."""
+    """Delete the open suspension of a session that ends; return whether one existed."""
     deleted = await tx.execute(_FORGET_OPEN, {"ids": [session_id]})
     return deleted.rowcount > 0
 

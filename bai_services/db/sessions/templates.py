@@ -116,7 +116,7 @@ class TemplateStore:
             return await _LISTING.page(tx, _visible_to(reader), query, _template)
 
     async def named(self, key: str, reader: TemplateReader | None) -> list[TemplateRow]:
-        """Return the template with the id ``key``, else all templates with that name."""
+        """Return the template with the id ``key``, else all templates named ``key``."""
         has_key = sa.or_(session_templates.c.id == key, session_templates.c.name == key)
         async with self._db.read() as tx:
             rows = records(_template, await tx.execute(_visible_to(reader).where(has_key)))

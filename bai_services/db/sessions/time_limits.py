@@ -144,7 +144,7 @@ class TimeLimitStore:
                 )
 
     async def idle_timeouts(self, session_id: str) -> tuple[int, int]:
-        """Return the idle timeout of a session in seconds, and the idle timeout for its reports.
+        """Return two idle timeouts of a session in seconds: for its stop, and for its reports.
 
         0: no timeout. The first value is the lowest maximum of the keypair's policy and of the
         network checkers that can stop the session. The second value includes all bound network

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.audit import AuditEntry
-from bai_services.core.coded_text import CodedText
+from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import InvalidTransition, NotFound
 from bai_services.core.sessions.kernel_group import MAIN
 from bai_services.core.sessions.lifecycle import (
@@ -208,6 +208,9 @@ def _step(
         event = Event.SUSPENDED
     if event is Event.ABORTED:
         facts = replace(facts, result=None)
+    if event is Event.REQUEUED and stopping is None:
+        # The history has the reason of the stop already.
+        facts = replace(facts, reason=TextTemplate.RETURNED_TO_QUEUE.text())
     if event in (Event.REQUEUED, Event.SUSPENDED):
         facts = replace(facts, result=None, exit_code=None)
     after = next_status(row.status, event)

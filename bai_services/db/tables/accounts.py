@@ -16,7 +16,7 @@ keypair_policies = sa.Table(
     sa.Column("default_for_unspecified", sa.String(16), nullable=False, default="LIMITED"),
     sa.Column("total_resource_slots", CapSlots, nullable=False),
     sa.Column("max_session_lifetime_seconds", sa.Integer, nullable=False, default=0),
-    # Maximum total time by which an owner may extend the lifetime of one session.
+    # Maximum total extension of one session's lifetime by its owner.
     sa.Column(
         "max_lifetime_extension_seconds",
         sa.Integer,

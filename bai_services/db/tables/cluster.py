@@ -54,6 +54,8 @@ agents = sa.Table(
     sa.Column("version", sa.String(64), nullable=False),
     # Machine facts reported by the agent (hostname, os, isolation, notices …).
     sa.Column("facts", sa.JSON, nullable=False),
+    # The problem of each storage host that does not work there (``StorageProblem``), by its name.
+    sa.Column("storage_problems", sa.JSON, nullable=False, default=dict, server_default="{}"),
 )
 
 # Invitations of machines; the token is used once, and only its hash is stored.

@@ -1,4 +1,4 @@
-"""Rules of projects by which pending sessions move to another resource group."""
+"""Rules that move pending sessions of projects to another resource group."""
 
 from __future__ import annotations
 

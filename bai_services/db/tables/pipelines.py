@@ -111,7 +111,7 @@ pipeline_schedules = sa.Table(
     created_at(),
     version(),
     sa.Column("pipeline_id", sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
-    # The user whose runs are created.
+    # The user who owns the created runs.
     sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
     sa.Column("name", sa.String(64), nullable=False),
     # Either a rule in the time zone, or an interval that begins at ``anchor_at``.
@@ -136,7 +136,7 @@ pipeline_triggers = sa.Table(
     identity(),
     created_at(),
     sa.Column("pipeline_id", sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
-    # The user whose runs are created.
+    # The user who owns the created runs.
     sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
     sa.Column("name", sa.String(64), nullable=False),
     sa.Column("kind", sa.String(16), nullable=False, server_default="webhook"),  # see TriggerKind

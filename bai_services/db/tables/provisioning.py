@@ -6,7 +6,8 @@ import sqlalchemy as sa
 
 from .base import Slots, UtcDateTime, created_at, identity, metadata
 
-# The name of the resource group is no foreign key: machines of a deleted group are still stopped.
+# ``resource_group`` is not a foreign key, because machines of a deleted group must still be
+# stopped.
 provisioned_machines = sa.Table(
     "provisioned_machines",
     metadata,
@@ -18,7 +19,7 @@ provisioned_machines = sa.Table(
     sa.Column("slots", Slots, nullable=False),
     # The name of the machine that the command has returned.
     sa.Column("reference", sa.String(255), nullable=False),
-    # Invitation with which the agent of the machine joins; NULL before the first call.
+    # Invitation for the agent of the machine; NULL before the first call of the command.
     sa.Column("invitation_id", sa.String(64)),
     sa.Column("agent_id", sa.String(64)),
     sa.Column("joined_at", UtcDateTime),

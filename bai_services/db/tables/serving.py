@@ -99,7 +99,7 @@ endpoint_replicas = sa.Table(
     sa.Column("url", sa.String(255), nullable=False),
     # Time of the last change of the phase.
     sa.Column("changed_at", UtcDateTime, nullable=False),
-    # Gateways in which a draining replica has no requests.
+    # Gateways that have no more requests to the draining replica.
     sa.Column("drained_by", sa.JSON, nullable=False),
     # Why the replica has ended (``CodedText``).
     sa.Column("reason", sa.JSON(none_as_null=True)),
@@ -135,7 +135,7 @@ endpoint_tokens = sa.Table(
     sa.Column("requests_per_minute", sa.Integer),
     sa.Column("max_concurrent", sa.Integer),
     sa.Column("author", sa.String(64), nullable=False),
-    # User of the chat page for which the token was created; NULL: a token of the owner.
+    # User of the chat page that uses the token; NULL: a token of the owner.
     sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE")),
     sa.Column("requests", sa.BigInteger, nullable=False),
     sa.Column("input_tokens", sa.BigInteger, nullable=False),

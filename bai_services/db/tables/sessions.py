@@ -101,8 +101,8 @@ sessions = sa.Table(
     sa.Column("hub_server", sa.String(64), nullable=False),
     # Who starts the session: manager, hub or agent.
     sa.Column("started_by", sa.String(16), nullable=False),
-    # The agent with the home of a stopped session that will run again. The session can run only
-    # there.
+    # The agent with the home directory of a stopped session that will run again. The session can
+    # run only there.
     sa.Column("home_agent_id", sa.String(64)),
     # The span that created the session, in the format of the W3C header ``traceparent``; NULL
     # without tracing.
@@ -145,7 +145,7 @@ kernels = sa.Table(
     # When the spawner first received the launch plan; a container may exist from then on.
     sa.Column("launched_at", UtcDateTime),
     sa.Column("container_id", sa.String(128)),
-    # Age of the lease of its agent at which the agent stops the kernel; NULL: never.
+    # The agent stops the kernel when no heartbeat was acknowledged for this time; NULL: never.
     sa.Column("fence_seconds", sa.Integer),
     sa.Column("usage", sa.JSON(none_as_null=True)),
     # When a heartbeat of its agent last reported the kernel.

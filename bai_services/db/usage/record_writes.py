@@ -1,6 +1,6 @@
 """Write usage records in the transaction of the change.
 
-The records are a function of the ledger (``allocations``), the history (``status_history``), the
+All records can be derived from the ledger (``allocations``), the history (``status_history``), the
 sessions and the devices, so ``rebuild_held`` and ``rebuild_waits`` can write missing records later.
 """
 
@@ -28,7 +28,7 @@ from ..tables.usage import usage_records
 
 
 class seconds_of(GenericFunction[int]):
-    """Unix time of a column, in whole seconds."""
+    """Unix time of a column, in whole seconds, rounded down like ``int(at.timestamp())``."""
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -36,7 +36,10 @@ class seconds_of(GenericFunction[int]):
 
 @compiles(seconds_of, "sqlite")
 def _on_sqlite(element: seconds_of, compiler: Any, **more: Any) -> str:
-    return f"CAST(strftime('%s', {compiler.process(element.clauses, **more)}) AS INTEGER)"
+    # Without the fraction: ``strftime`` rounds to milliseconds, so 0.9995 s would be in the next
+    # second, and a rebuild would write a second record beside the one written with the change.
+    whole_seconds = f"substr({compiler.process(element.clauses, **more)}, 1, 19)"
+    return f"CAST(strftime('%s', {whole_seconds}) AS INTEGER)"
 
 
 @compiles(seconds_of, "postgresql")

@@ -56,14 +56,14 @@ MAX_REQUEST_SECONDS = 86_400.0
 class Settings:
     """Settings of the engine."""
 
-    prefix: str  # of paths, without a slash at the end
+    prefix: str  # path before the names of endpoints, without a slash at the end
     domain: str  # endpoints are also at NAME.DOMAIN; "": no own host names
     pools: int  # pairs of endpoint and revision that HAProxy serves
     slots: int  # replicas in each pool
     threads: int  # 0: one for each processor
     queue_seconds: int
     max_connections: int
-    max_owner_requests: int  # of all endpoints of an owner
+    max_owner_requests: int  # limit for all endpoints of an owner together
 
 
 def pool_name(number: int) -> str:
@@ -225,7 +225,7 @@ def _request_conditions() -> list[str]:
         "acl is_unusual req.fhdr_cnt(connection) gt 1",
         "acl is_unusual req.fhdr_cnt(upgrade) gt 1",
         "acl is_unusual req.fhdr_cnt(authorization) gt 1",
-        # HAProxy would forward it; the gateway rejects it.
+        # HAProxy would forward a NUL; the gateway rejects the request.
         r"acl is_unusual req.hdrs -m reg '\x00'",
         _set("path path,url_dec"),
         "acl has_path var(txn.path) -m found",
@@ -278,7 +278,7 @@ def _owner_rules(settings: Settings, folder: Path) -> list[str]:
     """Return the rules that limit the requests of an owner (see ``owner_limit``).
 
     They also apply to requests that HAProxy forwards to the gateway. The number of connections
-    includes the connection of the request, and idle ones, which also occupy HAProxy.
+    includes the connection of the request, and idle connections, because they also occupy HAProxy.
     """
     full = f"'{_refusal('the endpoints of the owner have too many connections')}'"
     refuse = f"http-request return status 503 content-type application/json string {full}"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 class Counted:
     """New requests of a pool; ``seconds`` is the mean time to the head of the response.
 
-    ``errors`` include requests refused by HAProxy; ``failed`` counts only those without a response
-    from a replica or with a status of 500 or more.
+    ``errors`` include requests refused by HAProxy; ``failed`` counts only requests without a
+    response from a replica, or with a status of 500 or more.
     """
 
     requests: int
@@ -56,7 +56,8 @@ class Counters:
         before, self._tokens = self._tokens, dict(entries)
         for token, total in self._tokens.items():
             known = before.get(token, 0)
-            # HAProxy removed the expired entry, so its counter restarted from zero.
+            # The total is smaller if HAProxy has removed the expired entry: the counter restarts
+            # from zero.
             if added := total - known if total >= known else total:
                 yield token, added
 

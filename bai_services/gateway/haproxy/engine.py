@@ -134,7 +134,8 @@ class Haproxy:
     def _commands(self, wanted: Wanted) -> Iterator[str]:
         """Yield all changes.
 
-        A server becomes ready before the maps name its pool, and stops after they no longer do.
+        A server becomes ready before the maps name its pool, and stops after its pool was removed
+        from them.
         """
         late = []
         for (pool, name), server in wanted.servers.items():

@@ -19,7 +19,7 @@ PoolKey = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Slot:
-    """A server of HAProxy; a replica keeps its slot until it has no requests there."""
+    """A server of HAProxy; a replica keeps its slot until it has no requests in the slot."""
 
     name: str
     replica: Replica | None = None
@@ -84,7 +84,7 @@ class Pool:
         if slot.replica is None:
             return FREE
         # A pool without a ready replica is in no map, but requests may wait in its queue. Its
-        # servers stay ready for them: with all servers drained, HAProxy would refuse them.
+        # servers stay ready, because HAProxy refuses waiting requests if all servers are drained.
         is_ready = slot.is_ready or not self.has_ready_slot
         state: State = "ready" if is_ready else "drain"
         return Server(slot.address, slot.port, self.max_connections, state)

@@ -1,4 +1,4 @@
-"""Users delete their own accounts, with the same effects as a deletion by an administrator."""
+"""Let users delete their own accounts, with the same effects as a deletion by an administrator."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class BrowserSignIns:
             If the caller has no sign-in with this id.
         """
         if sign_in_id not in [model["id"] for model in await self._models(caller)]:
-            raise NotFound("you are not signed in to such a browser; it may have ended already")
+            raise NotFound("you have no such browser sign-in; it may have ended already")
         await self._end(caller, [sign_in_id])
 
     async def end_others(self, caller: Caller, session_id: str) -> int:

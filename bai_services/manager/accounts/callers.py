@@ -22,7 +22,8 @@ from ..clock import Clock
 from . import authorizer
 from .keypair_secrets import KeypairSecrets, new_secret_key
 
-# Minimum interval between updates of a keypair's ``last_used``, so that not every request writes.
+# Minimum interval between updates of a keypair's ``last_used``; otherwise, every request would
+# write.
 LAST_USED_INTERVAL = timedelta(minutes=5)
 
 _REASONS = {
@@ -118,8 +119,8 @@ class Callers:
         Raises
         ------
         NotSignedIn
-            If the date differs too much from the manager's clock, the keypair is unknown or not
-            active, the signature is wrong, or the account is not accepted.
+            If the date differs too much from the manager's clock, if the keypair is unknown or not
+            active, if the signature is wrong, or if the account is not accepted.
         RateLimited
             If the keypair has exceeded its rate limit (requests per 15 minutes).
         """

@@ -52,8 +52,8 @@ _MANAGER = Caller(Role.SUPERADMIN, username="manager")
 class ExternalSignIns:
     """Finds, creates and links the accounts of external identities.
 
-    An identity is identified by its issuer and subject, not by a name or an e-mail address: their
-    owners change.
+    An identity is identified by its issuer and subject, not by a name or an e-mail address, which
+    may later belong to another person.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ExternalSignIns:
         Raises
         ------
         SignInRefused
-            If there is no account, the account is not accepted, or its one-time code is missing or
+            If there is no account, if it is not accepted, or if its one-time code is missing or
             wrong; the error has the reason.
         SignInBlocked
             If there were too many wrong one-time codes.
@@ -217,7 +217,7 @@ class ExternalSignIns:
         """
         email = user.email.strip()
         address = email.lower()
-        # The lower case of the Kelvin sign is the letter k: another address.
+        # ``lower`` turns the Kelvin sign into the letter k, which makes a different address.
         is_same = address.isascii() == email.isascii()
         if not user.is_email_verified or "@" not in address or not is_same:
             return None

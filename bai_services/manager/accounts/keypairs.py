@@ -1,4 +1,4 @@
-"""Keypairs: access and secret keys with which programs sign requests."""
+"""Keypairs: access and secret keys that programs use to sign requests."""
 
 from __future__ import annotations
 

@@ -171,8 +171,8 @@ class Lockouts:
     async def count_code(self, user_id: str, now: datetime) -> datetime | None:
         """Count a one-time code as wrong, before it is checked.
 
-        Return the end of the block if codes of the account are blocked. Known addresses are no
-        exception: six digits can be guessed.
+        Return the end of the block if codes of the account are blocked. This also applies to known
+        addresses, because six digits can be guessed.
         """
         subject = self._codes(user_id)
         counted = await self._store.count_attempt({subject: FAILURES_ALLOWED}, now, BLOCK_TIME)

@@ -1,7 +1,7 @@
-"""Forgotten passwords: users get a link by mail, with which they set a new password.
+"""Forgotten passwords: users set a new password with a link that they get by mail.
 
-A request does not read the account. The link is created when the mail is delivered, so the
-response and its time are the same whether or not an account exists.
+A request does not read the account. The link is created when the mail is delivered, so the response
+and the response time do not reveal whether an account exists.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class PasswordResets:
         Raises
         ------
         InvalidRequest
-            If the link is not valid (field ``token``), the account has another e-mail address
-            (field ``email``), or the password breaks a rule or equals the old one (field
+            If the link is not valid (field ``token``), if the account has another e-mail address
+            (field ``email``), or if the password breaks a rule or equals the old one (field
             ``password``).
         SignInRefused
             If the account may not sign in, for example not from this network address.
@@ -165,7 +165,7 @@ class PasswordResets:
             )
 
     async def _prepare_mail(self, mail: Mail) -> tuple[str, Mapping[str, str]] | None:
-        """Create the link of a mail; without an account there is no mail.
+        """Create the link of a mail; return None if there is no account.
 
         If the account may not reset its password, the mail says so instead.
         """

@@ -198,7 +198,7 @@ class SignIns:
         return token
 
     async def revoke_token(self, caller: Caller, token: str) -> None:
-        """Revoke the token with which the caller signed in."""
+        """Revoke the token that the caller signed in with."""
         authorizer.require(caller, "user.change-own")
         await self._hub.delete_token(token)
         entry = self._audit.entry(
@@ -270,9 +270,9 @@ class SignIns:
         )
 
     def create_code(self, caller: Caller, challenge: str, token: str) -> dict[str, str]:
-        """Return a code with which the CLI can sign in as the caller.
+        """Return a code that lets the CLI sign in as the caller.
 
-        It becomes invalid when ``token``, the Hub token of the browser's sign-in, is revoked.
+        The code becomes invalid when ``token``, the Hub token of the browser's sign-in, is revoked.
         """
         if caller.user_id is None:
             raise InvalidRequest("only users can sign in with a code")

@@ -1,4 +1,4 @@
-"""Codes with which a signed-in browser signs in `bai login` (PKCE, S256)."""
+"""Codes that let a signed-in browser sign in the CLI (`bai login`; PKCE, S256)."""
 
 from __future__ import annotations
 

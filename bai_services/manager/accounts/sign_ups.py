@@ -148,13 +148,13 @@ class SignUps:
         Raises
         ------
         InvalidRequest
-            If the link (field ``token``), the password or the invitation is not valid, or the rules
-            no longer allow the sign-up.
+            If the link (field ``token``), the password or the invitation is not valid, or if the
+            rules no longer allow the sign-up.
         AlreadyExists
             If another account now has the user name or the e-mail address.
         SignInBlocked, Unavailable
-            If there were too many requests from this address, too many are in progress, or the
-            domain is not active.
+            If there were too many requests from this address, if too many are in progress, or if
+            the domain is not active.
         """
         authorizer.require(caller, "account.sign-up")
         self._read_only.require_writable(Role.USER)
@@ -167,7 +167,9 @@ class SignUps:
             network_of(client_ip), sign_up.password_hash, password[:MAX_LENGTH]
         )
         if not is_correct:
-            _reject("password", "the password is not the one with which you have signed up")
+            _reject(
+                "password", "the password differs from the one that you entered for the sign-up"
+            )
         check_email_domain(sign_up.email, rules.email_domains)
         if sign_up.invitation_id is None:
             if rules.needs_invitation:

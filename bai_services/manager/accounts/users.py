@@ -140,7 +140,7 @@ class Users:
         Raises
         ------
         Forbidden
-            If the user has a higher role than the caller, or the caller may not change the role,
+            If the user has a higher role than the caller, or if the caller may not change the role,
             the container ids or the domain.
         Conflict
             If the update would deactivate or demote the last active superadmin, or the account was

@@ -180,7 +180,8 @@ class AppShares:
             secrets.token_urlsafe(12),
             self._encrypt(token) if token else "",
         )
-        url = url_of(self._settings, share.hub_user, share.hub_server)
+        proxy_address = share.proxy_address or ""
+        url = url_of(self._settings, share.hub_user, share.hub_server, proxy_address)
         encoded = encode_token(self._settings.key, entry)
         return f"{url}shared/{quote(share.app)}/?{urlencode({'bai_entry': encoded})}"
 
@@ -196,8 +197,8 @@ class AppShares:
         Raises
         ------
         Forbidden
-            If the token is invalid, expired or used, the visitor has signed out, or the share no
-            longer covers the visitor.
+            If the token is invalid, expired or used, if the visitor has signed out, or if the share
+            no longer covers the visitor.
         """
         now = self._clock()
         kind = VisitorTokenKind.ENTRY if facts.get("entry") else VisitorTokenKind.VISIT

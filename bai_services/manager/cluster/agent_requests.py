@@ -22,7 +22,7 @@ CACHE_TTL_SECONDS = 2.0
 
 
 class AgentRequests:
-    """Requests of one ``kind``, at most one per agent; agents no longer get expired requests."""
+    """Requests of one ``kind``, at most one per agent; expired requests are not sent to agents."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class AgentRequests:
     async def create(
         self, agent_ids: Sequence[str], request: Mapping[str, Any], entry: AuditEntry | None = None
     ) -> str:
-        """Send a request to agents instead of their earlier ones; return its id."""
+        """Create a request to agents, which replaces their earlier requests; return its id."""
         request_id = str(uuid.uuid4())
         await self._store.request(request_id, agent_ids, self._clock(), entry, request=request)
         self._open = None
@@ -68,7 +68,7 @@ class AgentRequests:
     async def wait(
         self, request_id: str, count: int, seconds: float
     ) -> Mapping[str, Mapping[str, Any]]:
-        """Return the results by agent, when ``count`` have arrived or the time is over."""
+        """Wait for ``count`` results, at most ``seconds``; return the results by agent."""
         deadline = time.monotonic() + seconds
         while True:
             results = await self._store.results(request_id)

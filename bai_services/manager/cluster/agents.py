@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from bai_services.core.cluster.records import (
     HeartbeatResponse,
     ListedDevice,
 )
+from bai_services.core.cluster.storage_checks import storage_problems
 from bai_services.core.errors import BaiError, Forbidden, InvalidRequest, NotFound, Unavailable
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.record_fields import fields_of
@@ -32,6 +34,7 @@ from bai_services.db.cluster.device_rows import DeviceRow
 from ..accounts import authorizer
 from ..clock import monotonic_of
 from ..context import ManagerContext
+from ..folders.storage_hosts import StorageHosts
 from ..loop import Loop
 from ..settings import Settings
 from .heartbeat_batches import HeartbeatBatches
@@ -76,10 +79,12 @@ class Agents:
         reports: Mapping[str, WorkReports],
         joins: AgentJoins,
         times: HeartbeatTimes,
+        hosts: StorageHosts,
     ) -> None:
         """``reports``: receivers of reports that belong to no kernel, by kind of work item."""
         self._reports = reports
         self._joins = joins
+        self._hosts = hosts
         self._store = AgentStore(context.database)
         self._clock = context.clock
         self._audit = context.audit
@@ -131,8 +136,12 @@ class Agents:
         agent_id: str,
         beat: AgentHeartbeat,
         kernels: Sequence[Mapping[str, Any]] | None,
+        storage: Mapping[str, str] | None = None,
     ) -> HeartbeatResponse:
-        """Process a heartbeat; ``kernels`` is None if the agent cannot list its kernels.
+        """Process a heartbeat.
+
+        ``kernels`` is None if the agent cannot list its kernels. ``storage`` is what the agent
+        reports about the storage hosts, None if it does not check them.
 
         Raises
         ------
@@ -153,11 +162,13 @@ class Agents:
                 f"an agent cannot report the slots {', '.join(invalid)}: only cpu and mem are "
                 "slots of an agent; report other resources as devices"
             )
-        now = self._clock()
+        now, checks = self._clock(), self._hosts.checks()
+        problems = storage_problems([check.name for check in checks], storage)
+        beat = replace(beat, storage_problems=problems)
         result = await self._batches.process(agent_id, beat, kernels, now)
         self._times.receive(agent_id, now)
-        _log(agent_id, result)
-        if result.capacity_increased:
+        _log(agent_id, result, problems)
+        if result.capacity_increased or result.storage_changed:
             self._capacity_changed()
         return HeartbeatResponse(
             deadline_seconds=self._settings.heartbeat_deadline_seconds,
@@ -168,6 +179,7 @@ class Agents:
             ),
             hub_api_url=self._settings.hub_api_url,
             is_new=result.is_new,
+            storage=checks,
         )
 
     async def work(
@@ -261,8 +273,8 @@ class Agents:
         return _agent(await self._store.one(agent_id))
 
     async def update(self, caller: Caller, agent_id: str, changes: Mapping[str, Any]) -> Agent:
-        """Change the resource group of an agent, whether new sessions may be placed on it, or the
-        endpoint of an agent that has joined.
+        """Change the resource group of an agent, whether it accepts new sessions, or (only for an
+        agent that has joined) its endpoint.
         """
         authorizer.require(caller, "agent.write")
         values = {name: value for name, value in changes.items() if name in _CHANGEABLE_FIELDS}
@@ -317,6 +329,7 @@ def _agent(row: AgentRow) -> Agent:
         architecture=row.architecture,
         version=row.version,
         facts=row.facts,
+        storage_problems=row.storage_problems,
         slots=ResourceSlots(capacity),
         used=ResourceSlots(used),
         free=ResourceSlots({slot: max(0, n - used[slot]) for slot, n in capacity.items()}),
@@ -356,9 +369,12 @@ def _device(row: DeviceRow) -> Device:
     )
 
 
-def _log(agent_id: str, result: HeartbeatResult) -> None:
+def _log(agent_id: str, result: HeartbeatResult, problems: Mapping[str, str]) -> None:
     if result.status is not result.before:
         log.info("agent %s: %s -> %s", agent_id, result.before or "new", result.status)
+    if result.storage_changed:
+        listed = ", ".join(f"{host} ({problem})" for host, problem in sorted(problems.items()))
+        log.warning("agent %s: storage hosts that do not work: %s", agent_id, listed or "none")
     if result.refused and result.before is not AgentStatus.ALIVE:
         log.warning(
             "agent %s reports devices that belong to another agent: %s",

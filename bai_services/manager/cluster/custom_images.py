@@ -76,7 +76,7 @@ class CustomImages:
     ) -> None:
         """``registry``: name of the registry object for the images; empty: they stay on the agent.
 
-        ``max_bytes``: largest changes of a session that a commit may have; 0: no limit.
+        ``max_bytes``: maximum size of the changes in a commit; 0: no limit.
         ``builds_recipes``: whether users may build images from recipes.
         """
         self._store = CustomImageStore(context.database)
@@ -97,7 +97,8 @@ class CustomImages:
         # Open commits by agent, and the monotonic time at which they were read.
         self._open: tuple[float, Mapping[str, Sequence[CustomImageRow]]] | None = None
         self._agents = ImagePullStore(context.database)
-        # Images to remove by agent, and the monotonic time at which they were read.
+        # For each agent, the images that it must remove, and the monotonic time at which they were
+        # read.
         self._discarded: tuple[float, Mapping[str, Sequence[str]]] | None = None
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[CustomImage]:
@@ -273,8 +274,8 @@ class CustomImages:
         Raises
         ------
         Forbidden
-            If the caller may not change it, publishes it and is not a superadmin, or shares it
-            with a project and is not a member.
+            If the caller may not change it, is not a superadmin but publishes it, or is not a
+            member of the project but shares it with the project.
         """
         row = await self._changeable(caller, key)
         values = dict(changes)
@@ -338,7 +339,7 @@ class CustomImages:
         return row
 
     def forget(self) -> None:
-        """Read the open commits again at the next poll of an agent."""
+        """Clear the cache of open commits; the next poll of an agent reads them again."""
         self._open = None
 
     async def _discarded_images(self) -> Mapping[str, Sequence[str]]:

@@ -27,6 +27,7 @@ from bai_services.core.cluster.doctor import (
     compare_engines,
     compare_protocols,
     compare_status,
+    compare_storage,
     compare_versions,
     unreachable_endpoint,
 )
@@ -48,6 +49,7 @@ from bai_services.system.bounded_calls import BoundedCalls
 
 from ..accounts import authorizer
 from ..context import ManagerContext
+from ..folders.storage_hosts import StorageHosts
 from ..settings import Settings
 from .joining import storage_paths
 from .swarm import Swarm, SwarmNode
@@ -72,6 +74,7 @@ class ClusterDoctor:
         context: ManagerContext,
         settings: Settings,
         swarm: Swarm,
+        hosts: StorageHosts,
         wake: Callable[[Iterable[str]], None],
     ) -> None:
         self._store = AgentCheckStore(context.database)
@@ -80,6 +83,7 @@ class ClusterDoctor:
         self._audit = context.audit
         self._storage = storage_paths(settings)
         self._swarm = swarm
+        self._hosts = hosts
         self._wake = wake
         # Shorter in tests.
         self.report_seconds = REPORT_SECONDS
@@ -92,6 +96,7 @@ class ClusterDoctor:
     async def check(self, caller: Caller) -> ClusterReport:
         """Check all nodes; the call takes at most ``PREPARATION_SECONDS + REPORT_SECONDS``."""
         authorizer.require(caller, "agent.write")
+        self._hosts.probe_soon()
         page = await self._agents.page(ListQuery(limit=MAX_NODES, sort=("id",)))
         alive = [agent for agent in page.items if agent.status == AgentStatus.ALIVE]
         check_id = str(uuid.uuid4())
@@ -179,7 +184,7 @@ class ClusterDoctor:
             return error("swarm", text, "start Docker, and check BAI_SWARM_HOST")
 
     async def _wait(self, check_id: str, count: int) -> Mapping[str, Mapping[str, Any]]:
-        """Return the reports by agent id, when all have arrived or the time limit is reached."""
+        """Wait for ``count`` reports, or the time limit; return the reports by agent id."""
         deadline = time.monotonic() + self.report_seconds
         while True:
             reports = await self._store.results(check_id)
@@ -190,8 +195,8 @@ class ClusterDoctor:
     async def _reach_engines(self, agents: Sequence[AgentRow]) -> Mapping[str, str | None]:
         """Return the id of the engine at each endpoint; None if it does not respond.
 
-        "" for an engine on TCP that accepts connections, but for which the manager has no client
-        certificate.
+        The id is "" if the engine accepts TCP connections, but the manager has no client
+        certificate for it.
         """
         endpoints = {agent.endpoint for agent in agents if agent.engine == EngineName.DOCKER}
         calls = {endpoint: partial(_engine_id, endpoint) for endpoint in endpoints}
@@ -249,6 +254,7 @@ def _node_report(
         old = compare_protocols(int(agent.facts.get("protocol", FIRST_PROTOCOL)))
         findings += [] if old is None else [old]
         findings += [NO_REPORT] if result is None else result.findings
+        findings += compare_storage(agent.storage_problems, () if result is None else findings)
         if agent.engine == EngineName.DOCKER:
             findings.append(_endpoint(agent.endpoint, result, engines.get(agent.endpoint)))
         if nodes is not None and result is not None and agent.engine == EngineName.DOCKER:

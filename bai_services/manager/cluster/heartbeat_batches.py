@@ -56,11 +56,10 @@ class _Recorded:
 class HeartbeatBatches:
     """Collects heartbeats for a short time if there are many agents.
 
-    With few agents, each heartbeat is processed at once. In a batch, a heartbeat that differs from
-    the previous one of its agent only in facts is stored together with the others of this kind:
-    three statements store all of them. Two more statements are needed if the slots and devices of
-    some agents must be compared with the database again. All other heartbeats, and those of a
-    failed batch, are stored one by one.
+    With few agents, each heartbeat is processed at once. Most heartbeats differ from the previous
+    one of their agent only in facts. Three statements store all heartbeats of this kind in a batch.
+    Two more statements are needed if the slots and devices of some agents must be compared with the
+    database again. All other heartbeats, and those of a failed batch, are stored one by one.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class HeartbeatBatches:
         collects_seconds: Callable[[], float],
         monotonic: Callable[[], float],
     ) -> None:
-        """``collects_seconds``: for how long heartbeats are collected; 0: not at all."""
+        """``collects_seconds``: how long heartbeats are collected; 0: no collection."""
         self._store = store
         self._observer = observer
         self._collects_seconds = collects_seconds

@@ -19,7 +19,8 @@ class HeartbeatTimes:
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        # Time in the database and begin of the silence, by agent.
+        # By agent: the time of the heartbeat in the database, and the monotonic start of the
+        # silence.
         self._current: dict[str, tuple[datetime, float]] = {}
         self._silent: dict[str, tuple[datetime, float]] = {}
 
@@ -43,7 +44,7 @@ class HeartbeatTimes:
         return 0.0
 
     def forget(self) -> None:
-        """Begin all silences again, because this manager has received nothing for some time."""
+        """Restart all measurements, after a time in which this manager received no heartbeats."""
         self._current.clear()
         self._silent.clear()
 

@@ -1,4 +1,4 @@
-"""List the images that nobody uses on agents, and remove them."""
+"""List and remove unused images on agents."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class ImagePrunes:
     async def prune(
         self, caller: Caller, group: str, unused_seconds: int, *, is_dry_run: bool
     ) -> PruneReport:
-        """Remove the images that nobody has used for a time on the agents of a group.
+        """Remove images that were unused for ``unused_seconds`` from the agents of a group.
 
-        Images in use, pinned images (by an alias, or as default image of a project), and images
-        that no registry has remain. With ``is_dry_run``, only list the images.
+        Keep images in use, images to which an alias or a project's default image refers, and images
+        that are in no registry. With ``is_dry_run``, only list the images.
 
         Raises
         ------

@@ -65,7 +65,7 @@ class ImagePulls:
     async def create(self, caller: Caller, keys: Sequence[str], group: str) -> int:
         """Request that the agents of a group pull images; return the number of pulls.
 
-        Agents that have an image already, are not alive or cannot run it are left out.
+        Agents that already have an image, cannot run it or are not alive are skipped.
 
         Raises
         ------

@@ -39,7 +39,7 @@ __all__ = ["AgentJoins", "JoinTerms", "require_own"]
 # Other managers may accept a revoked credential for this time.
 CACHE_TTL_SECONDS = 10.0
 MAX_CACHED = 10_000
-# A command line takes a token that begins with a dash as an option.
+# The prefix prevents a token that begins with a dash, which a command line parses as an option.
 TOKEN_PREFIX = "bai-join-"
 
 
@@ -138,7 +138,7 @@ class AgentJoins:
         """
         check_agent_id(agent_id)
         new = NewCredential(agent_id, hash_of_token(check_credential(credential)), terms)
-        # Requests without an invitation must not cause calls of the Docker engine.
+        # Only requests with an invitation may cause calls of the Docker engine.
         await self._store.require_invitation(hash_of_token(token))
         swarm = await self._swarm.join_information()
         caller = Caller(Role.AGENT, username=agent_id, client_ip=client_ip, agent_id=agent_id)
@@ -189,7 +189,7 @@ class AgentJoins:
         return await self._store.membership(agent_id)
 
     async def drain(self, caller: Caller, agent_id: str) -> AgentMembership:
-        """Place no new sessions on an agent that will leave."""
+        """Exclude an agent that will leave from the placement of new sessions."""
         require_own(caller, agent_id)
         entry = self._audit.entry(_named(caller), "agent.drain", agent_id)
         return await self._store.drain(agent_id, entry)

@@ -1,4 +1,4 @@
-"""Start and stop machines with the administrator's command, on the demand of pending sessions."""
+"""Start and stop machines with the administrator's command, as pending sessions need them."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ class ProvisioningCommand:
         Raises
         ------
         CommandFailed
-            If it cannot be started, takes too long, exits with another status than 0, or writes
-            something else than a JSON object of at most ``MAX_OUTPUT_BYTES``.
+            If it cannot be started, takes too long, exits with a status other than 0, or does not
+            write a JSON object of at most ``MAX_OUTPUT_BYTES``.
         """
         try:
             process = await asyncio.create_subprocess_exec(

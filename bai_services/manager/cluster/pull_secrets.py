@@ -1,4 +1,4 @@
-"""User names and passwords with which agents pull images."""
+"""User names and passwords that agents need to pull images."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ MAX_PAGES = 200
 PAGE_SIZE = 100
 MAX_LISTED_REPOSITORIES = 5_000
 MAX_TAGS = 5_000
-# Most configurations kept for further tags with the same one.
+# Maximum number of cached image configurations.
 MAX_KEPT_CONFIGS = 500
 MAX_REDIRECTS = 4
 MAX_ATTEMPTS = 3
@@ -106,7 +106,7 @@ class TagNotFound(SourceError):
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What to request: the path ``target`` of the registry, at most ``max_bytes`` of its body."""
+    """A request for the path ``target``; ``max_bytes``: maximum size of the response body."""
 
     target: str
     scope: str
@@ -198,7 +198,7 @@ class RegistryClient:
         return list(dict.fromkeys(found))
 
     def is_deleted(self, repository: str, tag: str) -> bool:
-        """Return whether the registry has no such tag; False if its response shows neither."""
+        """Return True only if the registry confirms that it has no such tag."""
         request = _manifest_request(repository, tag, method="HEAD")
         return self._authorized(request).status == HTTPStatus.NOT_FOUND
 
@@ -242,7 +242,7 @@ class RegistryClient:
         return FoundImage(name, platform.architecture, digest, manifest.size_bytes, labels)
 
     def _current_digest(self, repository: str, tag: str) -> str:
-        """Return the digest of a tag; empty if the registry does not return it without a body."""
+        """Return the digest of a tag; empty if the response to a HEAD request lacks it."""
         response = self._authorized(_manifest_request(repository, tag, method="HEAD"))
         if response.status != HTTPStatus.OK:
             return ""
@@ -310,7 +310,7 @@ class RegistryClient:
         return response
 
     def _authorized(self, request: _Request) -> _Response:
-        """Return the response to a request, of any status."""
+        """Return the response to a request, whatever its status."""
         sent = self._authorization(request.scope)
         response = self._repeated(request)
         if response.status == 401 and self._authenticate(response, request.scope, sent):

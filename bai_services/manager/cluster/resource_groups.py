@@ -79,7 +79,9 @@ class ResourceGroups:
         columns = {key: value for key, value in changes.items() if key != CHANGES_FIELD}
         values, options = _validated_columns(columns), changes.get(CHANGES_FIELD) or {}
         if options and FIELD in values:
-            raise InvalidRequest(f"give {FIELD} or {CHANGES_FIELD}", field=CHANGES_FIELD)
+            raise InvalidRequest(
+                f"give either {FIELD} or {CHANGES_FIELD}, not both", field=CHANGES_FIELD
+            )
         check_changes(options)
         self._check_provisioning(options or values.get(FIELD) or {})
         before = fields_of(await self._store.one(name))
@@ -111,7 +113,7 @@ class ResourceGroups:
         await self._store.unlink(name, _kind(kind), target, entry)
 
     def _check_provisioning(self, options: Mapping[str, Any]) -> None:
-        """Refuse to start machines without a command: sessions would wait for them in vain."""
+        """Raise ``InvalidRequest`` if the options start machines, but no command is configured."""
         if not self._has_provisioning and (options.get(PROVISIONING) or {}).get("maximum"):
             raise InvalidRequest(
                 "this installation cannot start machines: set BAI_PROVISIONING_COMMAND of the "

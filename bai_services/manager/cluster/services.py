@@ -10,6 +10,7 @@ from bai_services.db.scheduling.advance_reservations import AdvanceReservationSt
 from ..accounts.keypair_secrets import KeypairSecrets
 from ..accounts.projects import Projects
 from ..context import ManagerContext
+from ..folders.storage_hosts import StorageHosts
 from ..scheduling.services import SchedulingServices
 from ..sessions.services import SessionServices
 from ..settings import Settings
@@ -61,7 +62,9 @@ def cluster_services(
     sessions: SessionServices,
     scheduling: SchedulingServices,
     projects: Projects,
+    *,
     times: HeartbeatTimes,
+    hosts: StorageHosts,
 ) -> ClusterServices:
     """Build the services and pass them their dependencies."""
     resource_groups = ResourceGroups(context, has_provisioning=bool(settings.provisioning_command))
@@ -73,7 +76,7 @@ def cluster_services(
     image_sboms = ImageSboms(context, images, sessions.kernels.wake)
     sessions.kernels.add_source(image_sboms)
     swarm = Swarm(settings.swarm_host)
-    doctor = ClusterDoctor(context, settings, swarm, sessions.kernels.wake)
+    doctor = ClusterDoctor(context, settings, swarm, hosts, sessions.kernels.wake)
     sessions.kernels.add_source(doctor)
     joins = AgentJoins(context, settings, swarm)
     registries, cipher = RegistryStore(context.database), KeypairSecrets(settings.key)
@@ -100,7 +103,7 @@ def cluster_services(
         COMMIT: custom_images,
     }
     return ClusterServices(
-        agents=Agents(context, settings, sessions.kernels, reports, joins, times),
+        agents=Agents(context, settings, sessions.kernels, reports, joins, times, hosts),
         custom_images=custom_images,
         doctor=doctor,
         joins=joins,

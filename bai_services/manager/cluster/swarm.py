@@ -27,7 +27,7 @@ class SwarmNode:
 
 
 class Swarm:
-    """A Swarm manager at a Docker URL; "" if the installation has no Swarm."""
+    """A Swarm manager at a Docker URL; the URL is "" if the installation has no Swarm."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -39,7 +39,7 @@ class Swarm:
         Raises
         ------
         Unavailable
-            If the engine does not respond, or is no manager of a Swarm.
+            If the engine does not respond, or is not a manager of a Swarm.
         """
         return await self._call(_join_information) if self._host else None
 
@@ -49,7 +49,7 @@ class Swarm:
         Raises
         ------
         Unavailable
-            If the engine does not respond, or is no manager of a Swarm.
+            If the engine does not respond, or is not a manager of a Swarm.
         """
         return await self._call(_nodes) if self._host else None
 

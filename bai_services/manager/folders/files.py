@@ -108,7 +108,7 @@ class Files:
         max_scanned: int,
         max_matches: int,
     ) -> dict[str, str]:
-        """Return the files that match a pattern of each level of their paths, with signatures.
+        """Return the signatures of matching files by path; ``pattern`` has one part per path level.
 
         Raises
         ------

@@ -78,11 +78,11 @@ class Mounts:
         Conflict
             If a folder is not ready, for example in the trash, or a name is ambiguous.
         Forbidden
-            If a requested permission exceeds the owner's permission, the owner may not mount
-            folders of the storage host, or the caller creates the session for another user and does
-            not manage the folder.
+            If a requested permission exceeds the owner's permission, if the owner may not mount
+            folders of the storage host, or if the caller creates the session for another user and
+            does not manage the folder.
         InvalidRequest
-            If a path is invalid, two mounts overlap, or there are too many mounts.
+            If a path is invalid, if two mounts overlap, or if there are too many mounts.
         """
         if len(mounts) > MAX_MOUNTS:
             raise InvalidRequest(

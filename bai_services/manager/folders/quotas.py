@@ -119,10 +119,9 @@ class Quotas:
     async def page(self, caller: Caller, query: ListQuery) -> Page[QuotaScope]:
         """Return the scopes that the caller may see.
 
-        A user sees the scopes of the user and of the user's projects, a domain administrator the
-        scopes of the domain, and superadmins and monitors all scopes. With the filter
-        ``mine=true``, every role sees only the caller's own scopes and those of the caller's
-        projects.
+        Users see their own scopes and those of their projects. Domain administrators see the scopes
+        of the domain; superadmins and monitors see all scopes. With the filter ``mine=true``, every
+        role sees only the caller's own scopes and those of the caller's projects.
         """
         visible = authorizer.visibility(caller, "quota.read")
         domain, owner_id = visible.domain, visible.owner_id
@@ -213,7 +212,7 @@ class Quotas:
             space.size += min(added + more_bytes, found.limit_bytes - used)
 
     def begin(self, space: Reservation) -> None:
-        """Count a reservation, until ``end``."""
+        """Count the bytes of a reservation as used, until ``end`` is called."""
         self._reservations[space.key].add(space)
 
     def end(self, space: Reservation) -> None:

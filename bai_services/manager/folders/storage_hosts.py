@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bai_services.core.accounts.roles import Caller, Role
+from bai_services.core.cluster.storage_checks import StorageCheck
 from bai_services.core.errors import BaiError, Forbidden, NotFound
 from bai_services.core.folders.storage_hosts import PERMISSIONS, granted_on
 from bai_services.core.listing import ListQuery, Page, page_of
@@ -85,6 +86,16 @@ class StorageHosts:
         """Return the hosts whose status was not GONE at the last probe."""
         return [host for host in self.all() if host.health.status is not HostStatus.GONE]
 
+    def checks(self) -> list[StorageCheck]:
+        """Return what agents check, without the hosts that do not respond to the manager itself.
+
+        The failure of such a host is reported when a session starts.
+        """
+        return [
+            StorageCheck(host.name, str(host.backend.root.absolute()), host.marker)
+            for host in self.available()
+        ]
+
     def get(self, name: str) -> StorageHost:
         """Return a host.
 
@@ -110,6 +121,10 @@ class StorageHosts:
             task.cancel()
         await asyncio.gather(*cleanups, return_exceptions=True)
         await asyncio.gather(*(host.stop() for host in self._by_name.values()))
+
+    def probe_soon(self) -> None:
+        """Probe the hosts in the background now, for example after a mount was repaired."""
+        self._loop.wake()
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[HostView]:
         """Return the hosts that the caller may use; superadmins and monitors see all hosts."""

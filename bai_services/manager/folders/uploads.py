@@ -81,8 +81,8 @@ class Uploads:
         Raises
         ------
         TooLarge, QuotaExceeded, StorageFull
-            If the upload exceeds the maximum size of a file, there is not enough space for this
-            upload and the unfinished ones, or the caller has too many unfinished uploads.
+            If the upload exceeds the maximum size of a file, if there is not enough space for this
+            upload and the unfinished ones, or if the caller has too many unfinished uploads.
         Changed
             If the existing file does not match ``etag`` or ``is_new``.
         Conflict

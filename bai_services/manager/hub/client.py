@@ -169,8 +169,8 @@ class Hub:
     ) -> bool:
         """Stop a server and, with ``remove``, delete it; return False if it is still stopping.
 
-        The result is also True if the server does not exist, or if ``session_id`` is given and the
-        server now belongs to another session.
+        Also return True if the server does not exist or, with ``session_id``, if it now belongs to
+        another session.
         """
         body: dict[str, Any] = {"remove": remove and bool(server)}
         if session_id:
@@ -361,7 +361,7 @@ def _is_of_server(
 ) -> bool:
     """Return whether a token belongs to a running server and is restricted to that server.
 
-    The token's note alone is no proof, because users choose the notes of their own tokens.
+    The token's note is not sufficient, because users choose the notes of their own tokens.
     """
     return any(
         not server.get("stopped")

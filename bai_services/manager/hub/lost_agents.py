@@ -89,7 +89,7 @@ class LostAgents:
             await self._continue(one, now)
         if self._may_be_marked:
             waiting = {one.row.id for one in found}
-            for row in await self._store.marked():
+            for row in await self._store.with_silent_agent():
                 if row.id not in waiting:
                     await self._mark(row, "")
         self._may_be_marked = bool(found)

@@ -42,10 +42,9 @@ _STARTABLE = (Status.PREPARED, Status.RUNNING)
 
 
 class Starter:
-    """Runs one start task per PREPARED session that is a Hub server.
+    """Runs one start task per PREPARED session that has a Hub server.
 
     A restarted manager restarts the tasks.
-
 
     The reconciler also begins a start task for a RUNNING session whose server the Hub has lost.
     Only the manager that holds the lease starts servers, so that no server is started twice.

@@ -135,7 +135,7 @@ class ImportLoop(ABC, Generic[Row]):
     def _ended(self, key: str, owner_id: str, _: asyncio.Task[None]) -> None:
         self._running.pop(key, None)
         self._owners[owner_id] -= 1
-        self._owners += Counter()  # without zeros
+        self._owners += Counter()  # remove owners without running imports
         self._loop.wake()
 
     async def open(self) -> Sequence[Row]:

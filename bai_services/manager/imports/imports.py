@@ -103,7 +103,7 @@ class FolderImports:
         source = check_source(spec, self._targets)
         token = check_token(spec.get("token") or "", source)
         directory = _directory(spec)
-        # An invalid path is reported before a folder is created.
+        # Report an invalid path before creating a folder.
         open_path(source, "folder", directory, spec.get("urlpath") or "")
         await self._store.check_count(caller.user_id or "")
         if existing := spec.get("into"):

@@ -54,5 +54,5 @@ def message_of(
         translate("mail.footer", brand=brand),
     )
     message.set_content("\n\n".join(paragraphs) + "\n")
-    message["Content-Language"] = language  # after the content, which replaces such headers
+    message["Content-Language"] = language  # set_content() deletes earlier ones
     return message

@@ -39,7 +39,7 @@ from .hub_client import HubClient
 
 log = logging.getLogger(__name__)
 
-# Time in which an interrupted import can be continued with its complete files.
+# How long the complete files of an interrupted import are kept, so that it can be continued.
 KEPT_FOR = timedelta(hours=24)
 
 
@@ -104,9 +104,9 @@ class ImportRunner(ImportLoop[ImportRow]):
         return {"kept_until": self._clock() + KEPT_FOR if is_kept else None}
 
     async def clean_up(self) -> None:
-        """Delete the folders of failed and cancelled imports."""
+        """Delete the folders of failed and cancelled imports, except while they are kept."""
         for row in await self._imports.abandoned(self._clock()):
-            if self.is_running(row.id):  # still writes
+            if self.is_running(row.id):  # its thread may still write files
                 continue
             try:
                 await self._delete_folder(row)

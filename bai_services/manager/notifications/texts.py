@@ -1,4 +1,4 @@
-"""Texts of events in the language and time zone of their receiver."""
+"""Texts of events in the language and time zone of the recipient."""
 
 from __future__ import annotations
 

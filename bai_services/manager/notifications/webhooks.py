@@ -43,7 +43,7 @@ _RESUMED = {"suspended_at": None, "failures": 0, "failing_since": None, "last_er
 
 
 class Webhooks:
-    """Manages webhooks: users their own, administrators also the webhooks of their scope.
+    """Manages webhooks of users, and for administrators also the webhooks of their scope.
 
     No user sees the webhooks of another user, because their URLs are private.
     """
@@ -163,7 +163,7 @@ class Webhooks:
         """Return the owner and the domain of a new webhook."""
         scope, domain = spec.get("scope", "own"), spec.get("domain")
         if (scope == "domain") is not bool(domain):
-            raise InvalidRequest("domain is required for the scope domain only", field="domain")
+            raise InvalidRequest("give domain if scope is domain, and only then", field="domain")
         if scope == "own":
             if caller.user_id is None:
                 raise Forbidden(f"{caller.role} is a system component and has no webhooks")

@@ -17,7 +17,7 @@ from bai_services.core.operations.announcements import (
     Level,
     is_addressed,
 )
-from bai_services.core.operations.periods import check_period, is_current
+from bai_services.core.operations.periods import check_period, is_current, require_not_past
 from bai_services.core.record_fields import fields_of
 from bai_services.db.accounts.users import UserStore
 from bai_services.db.operations.announcements import AnnouncementStore, no_announcement
@@ -89,6 +89,7 @@ class Announcements:
             **await self._target_columns(caller, audience, spec.get("target")),
         }
         check_period(values["starts_at"], values["ends_at"])
+        require_not_past(values["ends_at"], now, "ends_at")
         _require_in_reach(caller, values["domain"])
         entry = self._audit.entry(
             caller,
@@ -106,7 +107,7 @@ class Announcements:
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Announcement:
         """Change an announcement; its audience cannot change."""
         found = await self._require_writable(caller, key)
-        values = new_values(found, changes)
+        values = new_values(found, changes, self._clock())
         version = values.pop("version", found.version)
         details = self._audit.changes(fields_of(found), values)
         entry = self._audit.entry(
@@ -201,5 +202,6 @@ class Announcements:
 def _require_in_reach(caller: Caller, domain: str | None) -> None:
     if not reaches(caller, "announcement.write", Target(domain=domain)):
         raise Forbidden(
-            "you may announce only to your domain and its projects", action="announcement.write"
+            "you may create announcements only for your domain and its projects",
+            action="announcement.write",
         )

@@ -14,7 +14,7 @@ from ..context import ManagerContext
 
 
 class ComponentSettings:
-    """Returns them to superadmins and monitors; agents report their settings in heartbeats."""
+    """Returns reported settings to superadmins and monitors; agents report them in heartbeats."""
 
     def __init__(self, context: ManagerContext) -> None:
         self._store = ComponentSettingStore(context.database)

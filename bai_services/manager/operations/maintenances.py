@@ -15,15 +15,16 @@ from bai_services.core.operations.maintenances import (
     Mode,
     Scope,
 )
-from bai_services.core.operations.periods import check_period, is_current
+from bai_services.core.operations.periods import check_period, is_current, require_not_past
 from bai_services.core.record_fields import fields_of
 from bai_services.db.operations.maintenances import MaintenanceStore, no_maintenance
 
 from ..accounts import authorizer
 from ..context import ManagerContext
 from .periods import new_values
+from .read_only import WRITERS
 
-_CURRENT_FIELDS = ("id", "scope", "target", "mode", "is_active")
+_CURRENT_FIELDS = ("id", "scope", "target", "mode", "is_active", "rejects_changes")
 
 
 class Maintenances:
@@ -58,6 +59,11 @@ class Maintenances:
                 starts_at=each.starts_at,
                 ends_at=each.ends_at,
                 is_active=is_current(each, now),
+                rejects_changes=(
+                    each.mode == Mode.READ_ONLY
+                    and is_current(each, now)
+                    and caller.role not in WRITERS
+                ),
             )
             for each in await self._store.current(now)
         ]
@@ -92,6 +98,7 @@ class Maintenances:
             "author": caller.username,
         }
         check_period(values["starts_at"], values["ends_at"])
+        require_not_past(values["ends_at"], now, "ends_at")
         entry = self._audit.entry(
             caller,
             "maintenance.create",
@@ -111,7 +118,7 @@ class Maintenances:
         """Change the period or the reason."""
         authorizer.require(caller, "maintenance.write")
         found = await self._find(key)
-        values = new_values(found, changes)
+        values = new_values(found, changes, self._clock())
         version = values.pop("version", found.version)
         details = self._audit.changes(fields_of(found), values)
         entry = self._audit.entry(

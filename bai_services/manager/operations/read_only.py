@@ -16,7 +16,7 @@ from ..loop import Loop
 TICK_SECONDS = 5.0
 # Roles that can change data: superadmins, and components, so that running sessions continue. A
 # request of the Hub for a user is checked with the role of the user.
-_WRITERS = (Role.SUPERADMIN, Role.HUB, Role.AGENT, Role.GATEWAY, Role.SESSION)
+WRITERS = (Role.SUPERADMIN, Role.HUB, Role.AGENT, Role.GATEWAY, Role.SESSION)
 
 
 class ReadOnlyPeriods:
@@ -41,7 +41,7 @@ class ReadOnlyPeriods:
 
     def require_writable(self, role: Role) -> None:
         """Raise ``Unavailable`` if this role is read-only now because of maintenance."""
-        if role in _WRITERS or not self._periods:
+        if role in WRITERS or not self._periods:
             return
         now = self._clock()
         for each in self._periods:

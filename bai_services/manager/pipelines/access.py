@@ -44,7 +44,7 @@ def reader_of(caller: Caller) -> PipelineReader:
 
 
 def require(caller: Caller, verb: Verb, row: PipelineRow) -> None:
-    """Raise an error if the caller may not do this with a pipeline.
+    """Raise an error if the caller may not perform the action ``verb`` on a pipeline.
 
     A run has the permissions of the caller. Therefore the author of the definition of a project's
     pipeline must not have a lower role than the caller.

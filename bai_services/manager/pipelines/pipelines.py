@@ -257,7 +257,7 @@ class Pipelines:
     ) -> ConvertedPipeline:
         """Return a pipeline in another format; nothing is stored.
 
-        ``name``: of the pipeline, if the text has none.
+        ``name``: the name of the pipeline if the text contains none.
 
         Raises
         ------

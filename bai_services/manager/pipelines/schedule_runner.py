@@ -96,7 +96,7 @@ class PipelineScheduleRunner:
         )
 
     async def _create(self, row: PipelineScheduleRow, start: datetime) -> str:
-        """Create the run of a start as the owner would; return its id."""
+        """Create the run of a start with the permissions of the owner; return its id."""
         run_id = str(uuid.uuid5(_NAMESPACE, f"{row.id}/{start.isoformat()}"))
         caller = await self._callers.for_schedule(row.owner)
         self._require_writable(caller.role)

@@ -1,8 +1,8 @@
 """Fire the triggers of files and of other pipelines.
 
-The id of a run is stored, or derived from the event, before the run is created, and the event is
-marked as processed afterwards. Therefore a manager that is killed at any point neither loses an
-event nor creates a second run.
+The id of a run is stored or derived from the event before the run is created; afterwards, the event
+is marked as processed. Therefore a manager that is killed at any point neither loses an event nor
+creates a second run.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PipelineTriggerRunner:
         self._unsettled: dict[str, Mapping[str, str]] = {}
         # Problems of the last search, by trigger.
         self._problems: dict[str, str] = {}
-        # The trigger with which the next pass begins.
+        # The first trigger of the next pass.
         self._next = ""
         self._loops = (
             Loop("pipeline triggers", self.process_runs, TICK_SECONDS),

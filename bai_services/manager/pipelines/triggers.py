@@ -114,8 +114,8 @@ class PipelineTriggers:
         Raises
         ------
         InvalidRequest
-            If a field of its kind is missing or not valid, a field belongs to another kind, or
-            pipelines would trigger each other in a cycle.
+            If a field of its kind is missing or not valid, if a field belongs to another kind, or
+            if pipelines would trigger each other in a cycle.
         TooLarge
             If the folder has too many files.
         AlreadyExists
@@ -255,7 +255,7 @@ class PipelineTriggers:
         signature: str,
         body: bytes,
     ) -> PipelineTriggerCall:
-        """Run the pipeline of a trigger as its owner would. A repeated call creates no second run.
+        """Run a trigger's pipeline as the trigger's owner; a repeated call creates no second run.
 
         Raises
         ------
@@ -304,7 +304,7 @@ class PipelineTriggers:
     async def _create_run(
         self, row: PipelineTriggerRow, run_id: str, parameters: Mapping[str, Any]
     ) -> bool:
-        """Create the run of an event as the owner would; return False if it exists already."""
+        """Create the run of an event with the owner's permissions; return False if it exists."""
         is_new = True
         try:
             caller = await self._callers.for_schedule(row.owner)

@@ -14,7 +14,7 @@ from ..loop import Loop
 from .lease import Lease
 
 TICK_SECONDS = 600.0
-# Maximum number of recent requests of a group from which its tables are computed.
+# Maximum number of recent requests that a group's tables are computed from.
 MAX_RECENT_REQUESTS = 2_000
 
 

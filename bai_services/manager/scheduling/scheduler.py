@@ -59,8 +59,8 @@ class Scheduler:
     """Runs scheduling passes: read changes, decide in a thread, write the decisions.
 
     The queue stays in memory between passes. Status changes mark single sessions for the next read;
-    ``capacity_changed`` requests a full read. Full reads also happen at intervals, if many sessions
-    have changed, after a write conflict or a failed pass, after the lease was lost, and after
+    ``capacity_changed`` requests a full read. A full read also happens at intervals, if many
+    sessions have changed, after a write conflict, a failed pass or a loss of the lease, and after
     another manager created sessions.
     """
 

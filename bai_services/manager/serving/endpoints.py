@@ -446,7 +446,7 @@ class Endpoints:
         text, path = (spec.get(name) for name in _DEFINITIONS)
         if text is not None and path is not None:
             raise InvalidRequest(
-                "give either definition, a string, or definition_file, a file in the model folder",
+                "give either definition (a string) or definition_file (a file in the model folder)",
                 field="definition_file",
             )
         parsed = None
@@ -489,7 +489,7 @@ class Endpoints:
             return None
         if "replicas" in spec:
             raise InvalidRequest(
-                "give either replicas, a fixed number, or scaling, a rule", field="replicas"
+                "give either replicas (a fixed number) or scaling (a rule)", field="replicas"
             )
         former = (row.scaling if row is not None else None) or {}
         if given.get("measure") not in (None, former.get("measure", Measure.REQUESTS)):

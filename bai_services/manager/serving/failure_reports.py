@@ -54,5 +54,5 @@ class FailureReports:
 
     async def _failed(self, replica: Probed) -> None:
         text = TextTemplate.REPLICA_UNHEALTHY.text().as_json()
-        await self._store.unhealthy([replica.id], self._clock(), text)
+        await self._store.require_health_check([replica.id], self._clock(), text)
         self._changed()

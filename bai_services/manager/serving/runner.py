@@ -292,7 +292,7 @@ class EndpointRunner:
             # After failures, create only one replica per pause, because it may fail again.
             del new[1:]
         if new:
-            await self._store.open(new, now)
+            await self._store.insert(new, now)
         if new or steps.end or steps.drain or steps.outcome is not None:
             self._changed()
             self.wake()
@@ -309,14 +309,14 @@ class EndpointRunner:
         if replica.status in (*ENDED, Status.TERMINATING, Status.SUSPENDED) and not is_preempted:
             text = TextTemplate.REPLICA_ENDED.text(message=replica.status_info[:_MAX_MESSAGE])
             if _is_stopped(state.row):
-                # The replica was to be stopped, so the end of its session is no failure.
+                # The replica had to be stopped, so the end of its session is not a failure.
                 await self._store.move([replica.id], Phase.STOPPING, now, text.as_json())
                 return Phase.STOPPING
             return await self._fail(state.row, replica, text, now)
         if replica.phase is Phase.READY:
             if replica.status is not Status.RUNNING:
                 # A preempted session restarts; this is not a failure of its revision.
-                await self._store.unhealthy([replica.id], now)
+                await self._store.require_health_check([replica.id], now)
                 self._changed()
                 return Phase.STARTING
             return Phase.READY
@@ -359,7 +359,7 @@ class EndpointRunner:
         return Phase.STOPPING
 
     async def _create(self, state: EndpointState, replica: ReplicaRow, now: datetime) -> Phase:
-        """Create the session of a replica as its owner would; return the phase of the replica."""
+        """Create a replica's session with the owner's permissions; return the replica's phase."""
         row = state.row
         settings = await self._settings_of(row, replica.revision_id)
         if settings is None:
@@ -434,7 +434,7 @@ class EndpointRunner:
         return failed_at is None or has_elapsed(failed_at, POSTPONED_PAUSE, now)
 
     async def _passed(self, replica: Probed) -> None:
-        await self._store.ready(replica.id, replica.url, self._clock())
+        await self._store.mark_ready(replica.id, replica.url, self._clock())
         self._changed()
         self.wake()
 

@@ -1,7 +1,8 @@
 """Trials of definitions: start one replica, watch it, and explain why it is not healthy.
 
 A trial is stored before its session is created, with the same id, and ends before its session.
-Therefore a manager that is killed at any point neither loses a trial nor leaves its session.
+Therefore a manager that is killed at any point neither loses a trial nor leaves its session
+running.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ MAX_CONCURRENT = 64
 MAX_PER_OWNER = 4
 # Maximum time from the creation of a trial to the creation of its session, in one request.
 CREATION_SECONDS = 60
-# The runner of a replica names the ports on which its processes listen.
+# The runner of a replica lists the ports that its processes listen on.
 EXPLAIN_HEADER, LISTENING_HEADER = "X-Bai-Explain", "X-Bai-Listening"
 _MAX_PORTS = 5
 _NAME = "trial"
@@ -256,7 +257,7 @@ class Trials:
                 url.host or "", url.port or 0, secret, health.path, health.timeout_seconds
             )
         except ConnectionResetError:
-            # The response to an HTTP request contains the ports on which the processes listen.
+            # The response to an HTTP request contains the ports that the processes listen on.
             check = await self._check(row, health)
             return check if check.answer is Answer.REFUSED else Check(Answer.NO_GRPC)
         except TimeoutError:

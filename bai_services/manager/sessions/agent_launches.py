@@ -1,4 +1,4 @@
-"""Sessions without a Hub server: orders to their agents to start and stop them, and the reports."""
+"""Start and stop sessions without a Hub server, by orders to their agents."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class AgentLaunches:
     ) -> list[bool | BaiError]:
         """Apply reports on orders and on ends of kernels; ignore outdated reports.
 
-        Each report belongs to another session. Return for each report whether the session has
+        No two reports belong to the same session. Return for each report whether its session has
         ended, so that the agent may remove the kernel; NotFound if there is no such session.
         """
         ids = sorted(str(report.get("session_id")) for report in reports)

@@ -47,8 +47,8 @@ def check_first_launch(view: SessionKernels) -> None:
 def command_exit(state: KernelState, kernel: Mapping[str, Any] | None) -> int | None:
     """Return the exit code of the command of a batch session or replica, from its agent's report.
 
-    Return None if the session has another type or is not running, its command has not ended, the
-    code is unknown, or the report is not about the current container of the main kernel.
+    Return None if the session has another type or is not running, if its command has not ended, if
+    the code is unknown, or if the report is not about the current container of the main kernel.
     """
     if state.session_type not in _WITH_COMMAND or state.status is not Status.RUNNING:
         return None

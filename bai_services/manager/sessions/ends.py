@@ -104,7 +104,7 @@ class SessionEnds:
         for key, (text, log, *sub_logs) in (await self._setups.mask_all(texts)).items():
             ended_at = rows[key].terminated_at
             if ended_at is not None and now - ended_at >= SECRETS_KEPT:
-                # The Hub was unavailable for a long time; the secrets are removed, so the output
+                # The Hub reports the end so late that the secrets were removed, so the output
                 # cannot be masked.
                 masked[key] = replace(ends[key], text="", log="", sub_logs={})
             else:

@@ -300,7 +300,8 @@ class Kernels:
             for one in work
             if one.status in (Status.SCHEDULED, Status.PREPARING) and not one.is_prepared
         }
-        # Items that are not due are only listed; this keeps the times at which they were sent.
+        # Items that are not due are listed without content, to keep the times at which they were
+        # sent.
         items += [{"id": work_id} for work_id in unprepared]
         views = await self._dispatch_sessions(
             [one for work_id, one in unprepared.items() if _is_due(agent, work_id, now)]
@@ -405,8 +406,8 @@ class Kernels:
     async def _end_of_preparation(
         self, view: SessionKernels, kernel: KernelRow, report: Mapping[str, Any]
     ) -> Move | None:
-        """Return the event of a preparation's report; None for progress, which is stored here, and
-        if other kernels are not ready yet.
+        """Return the session's event after the report of a preparation. None: the report is
+        progress, which is stored here, or other kernels are not ready yet.
         """
         row, state, agent_id = view.row, report.get("state"), kernel.agent_id or ""
         if state == "progress":
@@ -429,7 +430,7 @@ class Kernels:
         injection = report.get("injection") or {}
         notices = [str(notice) for notice in injection.get("notices") or ()]
         notices += await self._plans.mount_notices(row)
-        # An agent that does not stop the kernel without the manager does not report it.
+        # Missing if the agent does not stop the kernel when it cannot reach the manager.
         fence_seconds = report.get("fence_seconds")
         facts = TransitionValues(notices=notices)
         if len(view.kernels) == 1:

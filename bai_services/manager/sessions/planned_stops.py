@@ -58,8 +58,7 @@ class PlannedStops:
         """Stop a session if it still has the ``expected`` status, or begin to drain its replica.
 
         ``event`` is STOP_REQUESTED or SUSPENDED. Return whether this call stopped or drained the
-        session. The loop of endpoints ends a draining replica, so that further calls have no
-        effect.
+        session. Further calls have no effect, because the endpoint loop stops a draining replica.
         """
         if expected is Status.RUNNING:
             drain = await self._drain_replica(session_id, reason)

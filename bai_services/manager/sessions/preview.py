@@ -20,6 +20,7 @@ from bai_services.core.sessions.previews import (
     StartExplanation,
 )
 from bai_services.core.sessions.spec import SessionSpec
+from bai_services.core.usage.budgets import left_of
 from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.sessions.session_insert import NewSession
 from bai_services.db.sessions.store import SessionStore
@@ -83,9 +84,11 @@ class SessionPreviews:
         )
         if found is None:
             return _response(session=_previewed(new), notices=row.notices, costs=costs)
+        explained = start_explanation(found.explanation)
         explanation = replace(
-            start_explanation(found.explanation),
+            explained,
             is_complete=True,
+            checks=explained.checks if found.maintenance is None else [found.maintenance],
             estimate=start_estimate(found.estimate),
             overflow=await self._overflow.of_new(row, choices) if found.explanation else (),
         )
@@ -104,7 +107,7 @@ class SessionPreviews:
         return _Costs(
             prices.cost_per_hour(new.resource_group, new.total_slots),
             prices.currency,
-            None if budget is None else round(float(budget.amount) - (budget.spent or 0.0), 2),
+            None if budget is None else left_of(budget.amount, budget.spent or 0.0),
         )
 
 

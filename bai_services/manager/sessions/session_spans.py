@@ -32,7 +32,7 @@ def new_trace() -> str | None:
 
 
 def context_of(row: SessionRow) -> str | None:
-    """Return the span of the current start of a session, as ``traceparent``; None without trace."""
+    """Return the span of a session's current start, as ``traceparent``; None without a trace."""
     if not tracing.is_on() or row.trace is None:
         return None
     return tracing.with_span_id(row.trace, _span_id(row))

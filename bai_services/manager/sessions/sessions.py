@@ -239,8 +239,8 @@ class Sessions:
         AlreadyExists
             If the owner has another live session with the new name.
         Forbidden
-            If the caller may not change the session or its priority, or the priority exceeds the
-            maximum of the keypair and the caller is not an administrator.
+            If the caller may not change the session or its priority, or if the caller is not an
+            administrator and the priority exceeds the maximum of the keypair.
         """
         row = await self.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
@@ -298,8 +298,8 @@ class Sessions:
         is_requested = not force and caller.role is not Role.HUB
         if is_requested and row.status is Status.RUNNING and await self._is_committing(row.id):
             raise Conflict(
-                f"session {row.name} is being committed; wait, cancel the commit, or stop it with "
-                "force",
+                f"session {row.name} is being committed; wait, cancel the commit, or stop the "
+                "session with force",
                 session=row.id,
             )
         is_serving = row.type == SessionType.INFERENCE and row.status is Status.RUNNING

@@ -204,7 +204,7 @@ class SessionSetups:
     async def secrets(
         self, owner_id: str, project_id: str, names: Sequence[str]
     ) -> Mapping[str, str]:
-        """Return the values of secrets of a user or, without such a secret, of the project.
+        """Return the values of secrets; a user's own secret takes precedence over the project's.
 
         Raises
         ------

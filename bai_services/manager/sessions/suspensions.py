@@ -223,11 +223,11 @@ class Suspensions:
         Raises
         ------
         Conflict
-            If the session does not prepare for a stop.
+            If the session is not preparing for a stop.
         """
         row = await self._writable(caller, key)
         if not await self._store.report(row.id, report_from_json(report)):
-            raise Conflict(f"session {row.name} does not prepare for a stop")
+            raise Conflict(f"session {row.name} is not preparing for a stop")
         self._lifecycle.notify(row, SUSPENSION)
         self._loop.wake()
 

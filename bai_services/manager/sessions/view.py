@@ -117,7 +117,7 @@ def describe(
         started_by=row.started_by,
         hub_user=row.hub_user,
         hub_server=row.hub_server,
-        url=url_of(settings, row.hub_user, row.hub_server),
+        url=url_of(settings, row.hub_user, row.hub_server, view.proxy_address),
         page=f"{settings.base_url.rstrip('/')}/sessions/{row.id}",
         resize=view.resize,
         elasticity=view.elasticity,
@@ -272,9 +272,13 @@ def preopened_ports(environ: Mapping[str, str]) -> list[int]:
     return [int(number) for number in environ.get(PREOPEN_PORTS, "").split(",") if number]
 
 
-def url_of(settings: Settings, user: str, server: str) -> str:
-    """Return the path of a session's server behind the proxy."""
-    path = f"{settings.hub_base_url.rstrip('/')}/user/{quote(user, safe='')}/"
+def url_of(settings: Settings, user: str, server: str, proxy_address: str) -> str:
+    """Return the URL of a session's server behind the proxy; a path behind the proxy of the Hub.
+
+    ``proxy_address``: that of the session's resource group, "" if it has none.
+    """
+    base = proxy_address + settings.hub_base_url.rstrip("/")
+    path = f"{base}/user/{quote(user, safe='')}/"
     return f"{path}{quote(server, safe='')}/" if server else path
 
 

@@ -132,7 +132,7 @@ class BudgetWatch:
         by_start: dict[int, list[str]] = defaultdict(list)
         ends = {}
         for budget in budgets:
-            # Totals are stored by hours of UTC: a period begins and ends at full hours, as the
+            # Totals are stored per hour (UTC), so a period begins and ends at full hours, like the
             # months of reports.
             start, end = (next_full_hour(at.timestamp()) for at in period_of(budget, now))
             by_start[start].append(budget.project_id)
@@ -166,7 +166,7 @@ def _state_of(budget: BudgetRow, spent: float, now: datetime) -> BudgetState:
     start, end = period_of(budget, now)
     is_new_period = budget.spent_since != start
     percents = {*budget.warn_percents, 100}
-    # Of a budget of 0, nothing is spent before its period begins.
+    # Before its period begins, even a budget of 0 is not spent.
     reached = reached_percent(percents, spent, budget.amount) if start <= now else 0
     reported = 0 if is_new_period else budget.reported_percent
     is_spent = start <= now < end and is_blocked(Mode(budget.mode), spent, budget.amount)

@@ -9,12 +9,14 @@ from typing import Any
 from bai_services.core.accounts.roles import Caller, Target, reaches
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.operations.periods import require_not_past
 from bai_services.core.record_fields import fields_of
 from bai_services.core.usage.budgets import (
     DEFAULT_PERCENTS,
     Mode,
     Period,
     ProjectBudget,
+    left_of,
     spent_percent,
 )
 from bai_services.core.usage.periods import KEPT_FOR, zone_of
@@ -92,6 +94,7 @@ class Budgets:
             "stop_after_minutes": spec.get("stop_after_minutes"),
         }
         self._check(values)
+        require_not_past(values["ends_at"], values["created_at"], "ends_at")
         entry = self._audit.entry(
             caller,
             "budget.create",
@@ -118,6 +121,8 @@ class Budgets:
         if "warn_percents" in values:
             values["warn_percents"] = _percents(values["warn_percents"])
         self._check({**fields_of(row), **values})
+        if "ends_at" in values and values["ends_at"] != row.ends_at:
+            require_not_past(values["ends_at"], self._clock(), "ends_at")
         if values.keys() & _LIMITS:
             values["reported_percent"] = 0
         details = self._audit.changes(fields_of(row), values)
@@ -207,7 +212,7 @@ class Budgets:
                 "period_end": end,
                 "spent": None if spent is None else round(spent, 2),
                 "spent_percent": percent,
-                "left": None if spent is None else round(float(row.amount) - spent, 2),
+                "left": None if spent is None else left_of(row.amount, spent),
                 "stops_at": stops_at,
             }
         )

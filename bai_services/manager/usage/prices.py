@@ -1,4 +1,4 @@
-"""Prices of slots, from which the costs in usage reports are computed."""
+"""Prices of slots, for the costs in usage reports."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from ..workers import Workers
 T = TypeVar("T")
 
 CHUNK_BYTES = 2**20
-# A worker sends at most this many bytes before it serves the next waiting task.
+# Maximum bytes that a worker sends before it serves the next waiting task.
 TURN_BYTES = 16 * CHUNK_BYTES
 
 

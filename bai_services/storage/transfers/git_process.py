@@ -38,7 +38,7 @@ async def fetch_repository(job: Job, report: Callable[[int], None]) -> FetchedFi
     Unavailable
         If the process is killed, for example because the machine runs out of memory.
     """
-    # The manager's environment contains secrets.
+    # Pass only a few variables, because the manager's environment contains secrets.
     environ = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "bai_services.storage.transfers.git_worker"),

@@ -88,7 +88,7 @@ def main() -> None:
             resource.RLIMIT_AS: MEMORY_BYTES,
             resource.RLIMIT_CPU: CPU_SECONDS,
             resource.RLIMIT_NOFILE: OPEN_FILES,
-            # A file of the repository, and the archive with its headers.
+            # Limit of one file. The largest file is the archive, which also contains headers.
             resource.RLIMIT_FSIZE: 2 * job.max_bytes + 64 * 2**20,
         }
     )
@@ -184,7 +184,7 @@ class _Repository:
         return blobs, skipped
 
     def _entries(self, commit: str) -> Iterator[bytes]:
-        """Yield the entries of a tree while git lists them: a hostile tree can be endless."""
+        """Yield the entries of a tree as git lists them, because a hostile tree can be endless."""
         rest = b""
         with self._started(
             "ls-tree", "-r", "-t", "-z", "-l", commit, stdout=subprocess.PIPE
@@ -261,7 +261,7 @@ class _Repository:
 
 
 def reason_of(text: str) -> str:
-    """Return why git could not fetch a repository, for users, from its messages."""
+    """Return a message for users about a failed fetch, from the messages of git."""
     lowered = text.lower()
     if "could not read username" in lowered or "authentication failed" in lowered:
         return "there is no such repository, or it needs a token with access to it"

@@ -36,7 +36,7 @@ _UNCHECKED = ".unchecked"
 # Suffix of one-shot uploads, which cannot be resumed; ``Staging.sweep`` removes abandoned ones.
 _ONE_SHOT = ".once"
 ONE_SHOT_TTL_SECONDS = 24 * 3600.0
-# Writes of at least this many bytes are flushed early, so that the final sync has little to do.
+# Minimum bytes of a write that is flushed early, so that the final sync has little to do.
 EARLY_FLUSH_BYTES = 2**20
 
 

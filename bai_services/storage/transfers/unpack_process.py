@@ -55,7 +55,7 @@ async def unpack(job: Job, require: Require | None = None) -> Unpacked:
     BaiError
         Any other error that the process reports.
     """
-    # The manager's environment contains secrets.
+    # Pass only a few variables, because the manager's environment contains secrets.
     environ = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "bai_services.storage.transfers.unpack_worker"),

@@ -118,6 +118,21 @@ async def test_endpoint_of_a_docker_agent_is_reached_from_the_manager(
     assert "does not reach" in messages(report["nodes"][1], Level.ERROR)["endpoint"]
 
 
+async def test_storage_that_the_agent_reports_is_part_of_the_report(
+    api: Api, tmp_path: Path, storage: Path
+) -> None:
+    """The check itself finds no problem, because the file system works for a moment."""
+    await api.world.manager.folders.storage_hosts.get("local").start()
+    async with Node(api, "n1", tmp_path).running(storage={"local": "not-responding"}):
+        report = await (await api.client("admin")).post("/cluster-checks")
+    (node,) = report["nodes"]
+    assert messages(node, Level.ERROR) == {
+        "storage local": (
+            "no session with folders on this storage host is placed here (not-responding)"
+        )
+    }
+
+
 def test_missing_and_other_file_systems_are_errors(tmp_path: Path) -> None:
     assert [one.level for one in check_storage(StoragePath("s", str(tmp_path)))] == [Level.OK]
     (missing,) = check_storage(StoragePath("s", str(tmp_path / "none")))

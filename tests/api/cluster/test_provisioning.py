@@ -225,7 +225,7 @@ async def test_failed_calls_are_reported(cloud: Cloud, user: Client) -> None:
     (machine,) = await cloud.machines()
     assert (machine["status"], machine["reason"]) == ("stopping", "start-failed")
     assert machine["message"] == "exit status 3: no capacity in this zone"
-    # Whatever the failed call has left behind is removed, when that is possible again.
+    # The failed call may have started a machine: the manager calls `stop` until that succeeds.
     await cloud.step()
     assert [one["reason"] for one in await cloud.machines()] == ["stop-failed"]
     cloud.set_mode("work")
@@ -272,7 +272,7 @@ async def test_administrator_stops_a_machine(cloud: Cloud, user: Client) -> None
     await cloud.admin.delete(path)
     with pytest.raises(Conflict):
         await cloud.admin.delete(path)
-    # It has a session, so it is not stopped; nor does it get a new one.
+    # The machine has a session, so it is not stopped, but it gets no new session.
     await start(user, "second")
     await cloud.step()
     shown = await cloud.admin.get(path)
@@ -344,7 +344,7 @@ def script(folder: Path, text: str) -> ProvisioningCommand:
         ),
     ],
 )
-async def test_failures_of_the_command(tmp_path: Path, text: str, message: str) -> None:
+async def test_failure_of_the_command_has_a_reason(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(CommandFailed, match=message):
         await script(tmp_path, text).run({})
 

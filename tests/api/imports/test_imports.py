@@ -69,7 +69,9 @@ def names_in(path: Path) -> set[str]:
 
 
 @pytest.mark.both_databases
-async def test_import_of_a_branch(api: Api, user: Client, server: GitServer) -> None:
+async def test_branch_of_a_repository_is_imported(
+    api: Api, user: Client, server: GitServer
+) -> None:
     path = server.repository("course")
     server.commit(path, [("100644", "old.txt", b"main")])
     commit = server.commit(
@@ -138,7 +140,7 @@ async def test_private_repository_needs_the_token(
         pytest.param([("100644", "zeros", bytes(20_000_000))], "more than", id="bomb"),
     ],
 )
-async def test_hostile_repositories(
+async def test_hostile_repository_is_rejected(
     api: Api, user: Client, server: GitServer, entries: Any, problem: str
 ) -> None:
     server.commit(server.repository("bad"), entries)
@@ -150,7 +152,7 @@ async def test_hostile_repositories(
 
 
 @pytest.mark.parametrize("leaf", ["120000 blob", "040000 tree"])
-async def test_repository_with_a_million_links_or_directories(
+async def test_repository_with_a_million_links_or_directories_is_rejected(
     api: Api, user: Client, server: GitServer, leaf: str
 ) -> None:
     path = server.repository("bad")
@@ -223,7 +225,7 @@ def packed_tar(entries: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-async def test_import_of_archives(api: Api, user: Client, server: GitServer) -> None:
+async def test_archives_are_imported(api: Api, user: Client, server: GitServer) -> None:
     entries = {"top/a.ipynb": NOTEBOOK, "top/zeros": bytes(100_000)}
     server.files = {"/x/a.zip": packed_zip(entries), "/x/b.tar.gz": packed_tar(entries)}
     for name, folder in (("a.zip", "a"), ("b.tar.gz", "b")):
@@ -246,7 +248,7 @@ async def test_import_of_archives(api: Api, user: Client, server: GitServer) -> 
         pytest.param(b"PK\x03\x04" + bytes(999), "broken", id="garbage"),
     ],
 )
-async def test_hostile_zip_archives(
+async def test_hostile_zip_archive_is_rejected(
     api: Api, user: Client, server: GitServer, content: bytes, problem: str
 ) -> None:
     server.files = {"/a.zip": content}
@@ -256,7 +258,9 @@ async def test_hostile_zip_archives(
     assert names_in(stored(api, done)) == set()
 
 
-async def test_import_into_an_existing_folder(api: Api, user: Client, server: GitServer) -> None:
+async def test_files_are_imported_into_an_existing_folder(
+    api: Api, user: Client, server: GitServer
+) -> None:
     server.files = {"/a.ipynb": NOTEBOOK}
     folder = await user.post("/vfolders", {"name": "mine"})
     body = {"repo": f"{server.url}/a.ipynb", "into": "mine", "directory": "course"}

@@ -38,7 +38,7 @@ async def run_imports(api: Api) -> None:
     await api.world.manager.models.refresher.step()
 
 
-async def test_import_of_a_model(api: Api, importer: Client, user: Client, hub: ModelHub) -> None:
+async def test_model_is_imported(api: Api, importer: Client, user: Client, hub: ModelHub) -> None:
     hub.cut_after = [100_000]
     body = {"repository": "org/tiny", "folder": "imported"}
     made = await importer.post("/model-imports", body)
@@ -156,7 +156,7 @@ async def test_import_of_an_inactive_user_waits(api: Api, importer: Client, user
     assert (await importer.get(f"/model-imports/{made['id']}"))["status"] == "done"
 
 
-async def test_import_of_a_file(api: Api, importer: Client, hub: ModelHub) -> None:
+async def test_single_file_is_imported(api: Api, importer: Client, hub: ModelHub) -> None:
     body = {"url": f"{hub.url}/cdn/w/model.bin", "folder": "file", "sha256": "0" * 64}
     made = await importer.post("/model-imports", body)
     await run_imports(api)

@@ -112,7 +112,7 @@ async def test_search_filters_and_sort(api: Api, admin: Client, user: Client) ->
 
 
 @pytest.mark.both_databases
-async def test_order_of_titles_and_sizes(api: Api, admin: Client, user: Client) -> None:
+async def test_list_is_sorted_by_title_or_size(api: Api, admin: Client, user: Client) -> None:
     for name, title, size in (("a", "beta", 10), ("b", "Alpha", 9), ("c", "Gamma", None)):
         await make(api, admin, name, title=title)
         async with api.world.manager.database.write() as tx:
@@ -227,7 +227,7 @@ async def test_folder_of_the_project_takes_precedence_over_a_model(
     assert [mount["vfolder_id"] for mount in session["mounts"]] == [own["id"]]
 
 
-async def test_clone_and_deployment(api: Api, admin: Client, user: Client) -> None:
+async def test_model_is_cloned_and_deployed(api: Api, admin: Client, user: Client) -> None:
     key = await make(api, admin, "tiny")
     clone = await user.post("/models/tiny/clone", {"name": "mine"})
     await api.world.manager.folders.vfolders.wait_for_tasks()
@@ -253,7 +253,9 @@ async def test_clone_and_deployment(api: Api, admin: Client, user: Client) -> No
         await (await api.client("user2")).post("/models/tiny/deployment", {"name": "theirs"})
 
 
-async def test_resources_of_a_deployment(api: Api, admin: Client, user: Client) -> None:
+async def test_deployment_uses_the_smallest_sufficient_preset_unless_resources_are_given(
+    api: Api, admin: Client, user: Client
+) -> None:
     await make(api, admin, "odd", resources='{cpu: "3", mem: 3000m}')
     await admin.post("/presets", {"name": "fits", "resource_slots": {"cpu": "3", "mem": "3g"}})
     await admin.post("/presets", {"name": "large", "resource_slots": {"cpu": "4", "mem": "8g"}})

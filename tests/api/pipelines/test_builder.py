@@ -64,7 +64,7 @@ async def test_problems_of_a_run_are_named(api: Api, agent: FakeAgent, user: Cli
         await run.wait()
 
 
-def test_errors_of_definitions() -> None:
+def test_mistake_in_a_definition_is_named() -> None:
     builder = PipelineBuilder("wrong")
     builder.command("a", "x", needs=["b"])
     with pytest.raises(InvalidRequest, match="needs 'b', which is not a task"):

@@ -211,7 +211,9 @@ async def test_cancelled_run_ends_its_sessions(api: Api, agent: FakeAgent, user:
     assert ended["status_info"] == "the run of the pipeline was cancelled"
 
 
-async def test_approval_condition_and_map(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_approval_condition_and_map_control_the_tasks(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     tasks = """\
 parameters:
 - {name: level, type: integer, default: 1}

@@ -76,7 +76,7 @@ async def test_preempted_session_returns_to_the_queue_and_starts_again(
     await api.hub.post(f"/sessions/{low['id']}/exited", END)
     assert (await user.get("/sessions/low1"))["status"] == "PENDING"
     await bring_to_running(api, agent, high["id"])
-    # The freed resources went to the waiting session; the victim follows it.
+    # The freed resources went to the waiting session; the victim starts after it.
     await user.delete(f"/sessions/{high['id']}")
     await api.hub.post(f"/sessions/{high['id']}/exited", END)
     await agent.beat([])

@@ -72,7 +72,7 @@ async def test_administrators_see_whom_an_approval_delays_and_by_how_much(
     await FakeAgent(api.agent, "a1").beat()
     await admin.put("/projects/research/members/user2", {})
     common = {"project": "research", "whole_machines": True}
-    await admin.post("/reservations", spec(clock, -0.1, 1, name="now", **common))
+    await admin.post("/reservations", spec(clock, -0.05, 1, name="now", **common))
     made = await author.post("/reservations", spec(clock, 1, 3, **common))
     for client in (user, other):
         await client.post("/sessions", {"name": "my-lab", "resources": {"cpu": 1, "mem": "1g"}})
@@ -101,7 +101,7 @@ async def test_sessions_wait_for_a_reservation_or_use_it(api: Api, clock: Movabl
     await FakeAgent(api.agent, "a2").beat()
     await admin.put("/projects/research/members/admin", {})
     now = await admin.post(
-        "/reservations", spec(clock, -0.1, 2, project="research", whole_machines=True)
+        "/reservations", spec(clock, -0.05, 2, project="research", whole_machines=True)
     )
     await admin.post(
         "/reservations", spec(clock, 1, 3, project="research", name="later", whole_machines=True)
@@ -136,7 +136,7 @@ async def test_reservation_books_a_part_of_a_machine(api: Api, clock: MovableClo
     await FakeAgent(api.agent, "a1").beat()
     await admin.put("/projects/research/members/admin", {})
     one = {"resources": {"cuda.device": 1, "cpu": 2}, "project": "research"}
-    made = await admin.post("/reservations", spec(clock, -0.1, 2, **one))
+    made = await admin.post("/reservations", spec(clock, -0.05, 2, **one))
     assert (made["whole_machines"], made["agents"]) == (False, ["a1"])
     # The machine has two devices, so one more can be booked in the same period.
     await admin.post("/reservations", spec(clock, 1, 3, **one, name="second"))
@@ -171,8 +171,9 @@ async def test_unused_reservation_expires_after_its_grace(api: Api, clock: Movab
     admin, manager = await api.client("admin"), api.world.manager
     await FakeAgent(api.agent, "a1").beat()
     await FakeAgent(api.agent, "a2").beat()
-    await admin.post("/reservations", spec(clock, -0.2, grace_seconds=600))
-    await admin.post("/reservations", spec(clock, -0.1, grace_seconds=600, name="later"))
+    await admin.post("/reservations", spec(clock, 0, grace_seconds=600))
+    clock.advance(minutes=11)
+    await admin.post("/reservations", spec(clock, -0.05, grace_seconds=600, name="later"))
     await manager.scheduling.scheduler.run_pass()
     await manager.reservations.step()
     states = {one["name"]: one["state"] for one in (await admin.get("/reservations"))["items"]}
@@ -190,7 +191,8 @@ async def test_reservation_does_not_expire_while_a_session_waits_for_it(
     gpus = {"resources": {"cpu": 1, "mem": "1g", "cuda.device": 2}}
     await user.post("/sessions", {"name": "in-the-way", **gpus})
     await manager.scheduling.scheduler.run_pass()
-    await admin.post("/reservations", spec(clock, -0.2, project="research", grace_seconds=600))
+    await admin.post("/reservations", spec(clock, 0, project="research", grace_seconds=600))
+    clock.advance(minutes=11)
     of_project = {"project": "research", "reservation": "course"}
     waiting = await admin.post("/sessions", {"name": "member", **gpus, **of_project})
     await manager.scheduling.scheduler.run_pass()
@@ -214,7 +216,7 @@ async def notices(api: Api, username: str) -> list[str]:
 async def test_approvers_and_authors_are_notified(api: Api, clock: MovableClock) -> None:
     user, admin = await api.client("user"), await api.client("domain-admin")
     await FakeAgent(api.agent, "a1").beat()
-    body = spec(clock, -0.1, resources={"cpu": 1}, grace_seconds=600)
+    body = spec(clock, -0.05, resources={"cpu": 1}, grace_seconds=600)
     start = datetime.fromisoformat(body["starts_at"]).isoformat()
     made = await user.post("/reservations", body)
     requested = f"user requests the reservation course for project default from {start}"

@@ -350,7 +350,7 @@ async def test_gateways_check_a_replica_according_to_its_revision(api: Api) -> N
     async with server() as (url, _):
         (old,) = await ready(api, user, url + "/..")
         manager = api.world.manager
-        await ReplicaStore(manager.database).ready(old, url + "/..", api.world.clock())
+        await ReplicaStore(manager.database).mark_ready(old, url + "/..", api.world.clock())
         await step(api, 2)
         health = {"path": "/", "expected_status": 204}
         await user.post("/endpoints/llm/revisions", {"settings": {"health": health}})
@@ -640,7 +640,7 @@ async def test_preempted_replica_waits_and_is_no_failure(api: Api) -> None:
     assert [each["id"] for each in await replicas(user, "ready")] == [only]
 
 
-async def test_scaling_pause_and_deletion(api: Api) -> None:
+async def test_endpoint_is_scaled_paused_and_deleted(api: Api) -> None:
     user = await api.client("user")
     await make(api, user, replicas=2)
     await step(api, 2)
@@ -911,7 +911,7 @@ async def test_old_revisions_are_deleted(api: Api) -> None:
         await user.post("/endpoints/llm/rollback", {"revision": 1})
 
 
-async def test_tokens(api: Api) -> None:
+async def test_token_is_routed_counted_and_revoked(api: Api) -> None:
     user = await api.client("user")
     await make(api, user)
     body = {"name": "app", "networks": ["192.0.2.7/24"], "requests_per_minute": 60}
@@ -1193,12 +1193,14 @@ async def test_only_the_owner_defines_an_endpoint(api: Api) -> None:
         ({"replicas": 1000}, InvalidRequest),
     ],
 )
-async def test_invalid_endpoints(api: Api, fields: dict[str, Any], error: type[BaiError]) -> None:
+async def test_invalid_endpoint_is_rejected(
+    api: Api, fields: dict[str, Any], error: type[BaiError]
+) -> None:
     with pytest.raises(error):
         await make(api, await api.client("user"), **fields)
 
 
-async def test_definition(api: Api) -> None:
+async def test_definition_is_checked_and_sets_the_revision(api: Api) -> None:
     user = await api.client("user")
     text = "models:\n- name: a\n  service:\n    command: serve --port $PORT\n    port: 9100\n"
     checked = await user.post("/model-definitions/check", {"definition": text})
@@ -1238,12 +1240,12 @@ async def test_ended_replicas_and_expired_tokens_are_deleted(api: Api) -> None:
     assert (await user.get("/endpoints/llm/tokens"))["items"] == []
 
 
-async def test_runtime_variants(api: Api) -> None:
+async def test_runtime_variants_are_listed(api: Api) -> None:
     found = await (await api.client("user")).get("/runtime-variants", name="vllm")
     assert [each["is_tested"] for each in found["items"]] == [False]
 
 
-async def test_too_many_endpoints(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_number_of_endpoints_is_limited(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bai_services.db.serving.endpoints.MAX_ENDPOINTS_PER_USER", 1)
     user = await api.client("user")
     await make(api, user)
@@ -1318,7 +1320,7 @@ async def test_only_the_last_phases_of_a_replica_are_kept(api: Api) -> None:
     await store.set_url(replica["id"], "http://127.0.0.1:1", now)
     assert (await user.get(f"/endpoints/llm/replicas/{replica['id']}/history"))["total"] == 1
     for number in range(1, REPLICA_CHANGES_KEPT // 2 + 1):
-        await store.ready(replica["id"], f"http://127.0.0.1:{number}", now)
+        await store.mark_ready(replica["id"], f"http://127.0.0.1:{number}", now)
         await store.set_url(replica["id"], f"http://127.0.0.1:{number + 1}", now)
     path = f"/endpoints/llm/replicas/{replica['id']}/history"
     assert (await user.get(path))["total"] == REPLICA_CHANGES_KEPT + 1

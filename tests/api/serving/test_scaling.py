@@ -237,7 +237,7 @@ async def test_slow_first_replica_is_not_ended_before_it_can_serve(api: Api) -> 
         assert (await wait(api, user, gateway, 20, load=0))[-1] == 0
 
 
-async def test_quota_bounds_the_number(api: Api) -> None:
+async def test_quota_limits_the_number_of_replicas(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("admin")
     made = await make(api, user, scaling={**RULE, "min_replicas": 1})
     gateway = Gateway(api, made["id"])
@@ -354,7 +354,7 @@ async def test_rule_and_fixed_number_replace_each_other(api: Api) -> None:
         {"scaling": {}, "replicas": 1},
     ],
 )
-async def test_invalid_rules(api: Api, fields: dict[str, Any]) -> None:
+async def test_invalid_rule_is_rejected(api: Api, fields: dict[str, Any]) -> None:
     user = await api.client("user")
     with pytest.raises(InvalidRequest):
         await make(api, user, **fields)

@@ -57,7 +57,7 @@ async def wait(api: Api, user: Client, seconds: int) -> dict[str, Any]:
 
 
 @pytest.mark.both_databases
-async def test_metric_of_the_runtime(api: Api) -> None:
+async def test_replicas_follow_a_metric_of_the_runtime(api: Api) -> None:
     user = await api.client("user")
     rule = {**RULE, "measure": "metric-mean", "metric": "busy", "target": 0.5}
     made = await make(api, user, scaling=rule)
@@ -109,7 +109,7 @@ async def test_only_those_who_may_change_a_rule_see_its_query(api: Api) -> None:
             assert shown["scaling"]["query"] == (query if is_shown else "")
 
 
-async def test_cpu_usage_of_replicas(api: Api) -> None:
+async def test_replicas_follow_the_cpu_usage(api: Api) -> None:
     user = await api.client("user")
     await make(api, user, scaling={**RULE, "measure": "cpu", "target": 50})
     manager = api.world.manager

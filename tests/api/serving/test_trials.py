@@ -72,7 +72,7 @@ async def test_unhealthy_trial_has_until_its_limit(api: Api) -> None:
     assert (shown["is_healthy"], shown["state_coded"]["code"]) == (False, "trial-no-path")
 
 
-async def test_command_that_ends(api: Api) -> None:
+async def test_trial_names_a_command_that_is_not_found(api: Api) -> None:
     user = await api.client("user")
     trial = await begin(api, user)
     async with server() as (url, _):
@@ -99,7 +99,7 @@ async def test_output_of_a_command_that_ends_at_once_is_shown(api: Api) -> None:
     assert shown["state_coded"]["code"] == "trial-no-package"
 
 
-async def test_refusals_and_the_end_by_the_user(api: Api) -> None:
+async def test_trials_are_refused_or_ended_by_their_user(api: Api) -> None:
     user, other = await api.client("user"), await api.client("user2")
     trial = await begin(api, user)
     for client in (other, await api.client("admin")):

@@ -76,7 +76,7 @@ async def test_idle_session_is_warned_and_stopped(api: Api, agent: FakeAgent, us
     assert await session_server.status() == "RUNNING"
     await session_server.report(600)
     ending = await wait_for_status(user, "lab1", "TERMINATING")
-    why = "idle-timeout: unused for 10min, the maximum of keypair policy default"
+    why = "idle-timeout: at most 10min without use, the limit of keypair policy default"
     assert ending["status_info"] == why
     last = (await user.get("/sessions/lab1/history"))["items"][-1]
     assert (last["to_status"], last["reason"]) == ("TERMINATING", why)

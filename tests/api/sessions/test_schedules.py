@@ -224,12 +224,17 @@ async def test_template_is_applied_at_the_start(api: Api) -> None:
             {"valid_from": "2030-01-02T00:00Z", "valid_until": "2030-01-01T00:00Z"},
             "valid_until must be after",
         ),
+        ({"valid_until": "2020-01-01T00:00Z"}, "valid_until is in the past"),
     ],
 )
 async def test_invalid_schedule_is_rejected(api: Api, fields: dict[str, Any], message: str) -> None:
     user = await api.client("user")
     with pytest.raises(InvalidRequest, match=message):
         await make(api, user, **fields)
+    made = await make(api, user)
+    if "name" not in fields:
+        with pytest.raises(InvalidRequest, match=message):
+            await user.patch(f"/schedules/{made['id']}", fields)
 
 
 @pytest.mark.parametrize(

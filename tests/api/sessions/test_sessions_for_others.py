@@ -130,7 +130,7 @@ async def test_domain_admins_cannot_mount_what_others_share_with_the_owner(
     assert len((await create(user, "user", "lab3", mounts=both))["mounts"]) == 2
 
 
-async def test_several_sessions_for_another_user(api: Api, agent: FakeAgent) -> None:
+async def test_bulk_request_creates_sessions_for_another_user(api: Api, agent: FakeAgent) -> None:
     admin = await api.client("admin")
     request = [{"name": name, "resources": SMALL} for name in ("task-1", "task-2")]
     created = await admin.post("/bulk-sessions", {"owner": "user", "sessions": request})

@@ -209,7 +209,9 @@ async def test_batch_and_pending_sessions_cannot_be_suspended(
         await user.post("/sessions/command/suspend", {"seconds": 601})
 
 
-async def test_preparation_for_another_stop(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_preparation_without_a_suspension_leaves_the_session_running(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     session = await create_running_session(api, agent, "victim")
     suspensions, clock = api.world.manager.sessions.suspensions, api.world.clock
     await suspensions.prepare(session["id"], clock(), "the scheduler")

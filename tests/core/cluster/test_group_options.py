@@ -69,8 +69,41 @@ def test_times_of_lost_agents_are_stored_in_seconds() -> None:
 
 
 @pytest.mark.parametrize(
+    "given, stored",
+    [
+        pytest.param(
+            "https://Seoul.example.org/", "https://seoul.example.org", id="trailing slash"
+        ),
+        pytest.param("http://10.0.0.9:8443", "http://10.0.0.9:8443", id="port"),
+        pytest.param("https://[fd00::1]:443/", "https://[fd00::1]:443", id="IPv6"),
+        pytest.param("", "", id="none"),
+    ],
+)
+def test_proxy_address_is_stored_without_a_path(given: str, stored: str) -> None:
+    assert check_options({"proxy_address": given}) == {"proxy_address": stored}
+    assert GroupOptions.of({"proxy_address": given}).proxy_address == stored
+
+
+@pytest.mark.parametrize(
     "options, part",
     [
+        *(
+            pytest.param({"proxy_address": text}, "must be a URL such as", id=f"address {text!r}")
+            for text in (
+                "seoul.example.org",
+                "ftp://seoul.example.org",
+                "javascript:alert(1)",
+                "https://",
+                "https://a/user",
+                "https://a?b",
+                "https://a#b",
+                "https://user@a",
+                "https://a:99999",
+                "https://a\n",
+                "https://[::1",
+            )
+        ),
+        pytest.param({"proxy_address": None}, "must be a URL such as", id="address is no text"),
         pytest.param({"lost_agents": 5}, "must be a map", id="lost_agents is not a mapping"),
         pytest.param({"lost_agents": {"after": 60}}, "requeue_after, wait", id="unknown time"),
         pytest.param(
@@ -145,7 +178,9 @@ def paths_of(options: dict[str, Any]) -> dict[tuple[str, ...], Any]:
 def test_merge_changes_the_given_paths_and_no_others(
     stored: dict[str, Any], changes: dict[str, Any]
 ) -> None:
-    """The naive oracle works on paths: a changed path replaces it, and what is above or below."""
+    """The naive oracle works on paths: a changed path replaces the stored paths at, above and below
+    it.
+    """
     expected, before = {}, paths_of(stored)
     changed = paths_of(changes)
     for path, value in before.items():

@@ -18,5 +18,7 @@ from bai_services.core.cluster.heartbeats import interval_seconds
         pytest.param(5_000, 1, 3, 1, id="deadline of a test"),
     ],
 )
-def test_interval(agents: int, shortest: int, deadline: float, interval: int) -> None:
+def test_interval_grows_with_the_agents_up_to_a_quarter_of_the_deadline(
+    agents: int, shortest: int, deadline: float, interval: int
+) -> None:
     assert interval_seconds(agents, shortest, deadline) == interval

@@ -58,7 +58,7 @@ def test_forged_facts_give_only_safe_paths_and_lines(found: object) -> None:
 
 
 @given(st.text(max_size=200))
-def test_other_output_is_rejected_or_parsed(text: str) -> None:
+def test_any_output_of_a_probe_is_rejected_or_parsed(text: str) -> None:
     with suppress(ValueError):
         assert isinstance(parse_probe(text), ProbedImage)
 

@@ -28,7 +28,7 @@ def test_size_of_a_manifest_is_that_of_its_config_and_layers() -> None:
     assert parse_manifest(document) == Manifest(DIGEST, 12)
 
 
-def test_platforms_of_an_index_without_attestations_and_other_systems() -> None:
+def test_platforms_of_an_index_exclude_attestations_and_other_systems() -> None:
     def entry(architecture: str, system: str = "linux") -> dict[str, Any]:
         return {"digest": DIGEST, "platform": {"architecture": architecture, "os": system}}
 
@@ -43,7 +43,7 @@ def test_platforms_of_an_index_without_attestations_and_other_systems() -> None:
     assert found == [Platform(DIGEST, "x86_64"), Platform(DIGEST, "aarch64")]
 
 
-def test_labels_of_a_config() -> None:
+def test_invalid_and_excessive_labels_of_a_config_are_dropped() -> None:
     labels = {"ai.backend.role": "COMPUTE", "other": "x", "number": 3, "nul": "\0"}
     found = parse_config({"architecture": "arm64", "config": {"Labels": labels}})
     assert found.architecture == "aarch64"
@@ -53,7 +53,7 @@ def test_labels_of_a_config() -> None:
     assert found.labels == {"ai.backend.role": "COMPUTE"}
 
 
-def test_challenges() -> None:
+def test_basic_and_bearer_challenges_are_parsed_and_others_rejected() -> None:
     header = 'Bearer realm="https://auth.example.org/token",service="r",scope="a"'
     assert parse_challenge(header) == Challenge("bearer", "https://auth.example.org/token", "r")
     assert parse_challenge('Basic realm="x"') == Challenge("basic")

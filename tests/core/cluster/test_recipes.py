@@ -21,7 +21,7 @@ HEAD = [f"FROM {IMAGE}", 'LABEL ai.backend.recipe-cache="1"', "USER 0"]
 
 
 def steps(text: str) -> list[str]:
-    """Return the instructions that a user's Dockerfile becomes."""
+    """Return the instructions into which a user's Dockerfile is converted."""
     lines = dockerfile_of({"Dockerfile": text}, IMAGE).splitlines()
     assert lines[:3] == HEAD
     return lines[3:]
@@ -62,7 +62,7 @@ def test_conda_environments_are_installed_with_the_tool_of_the_image() -> None:
         pytest.param("# only a comment\n\n", [], id="nothing"),
     ],
 )
-def test_dockerfiles_are_written_again(text: str, expected: list[str]) -> None:
+def test_instructions_of_a_dockerfile_are_rewritten(text: str, expected: list[str]) -> None:
     assert steps(text) == expected
 
 
@@ -89,7 +89,7 @@ def test_dockerfiles_are_written_again(text: str, expected: list[str]) -> None:
         pytest.param("RUN x\n" * (MAX_STEPS + 1), "more than 100 steps", id="many"),
     ],
 )
-def test_other_instructions_are_refused(text: str, problem: str) -> None:
+def test_forbidden_instructions_are_refused(text: str, problem: str) -> None:
     with pytest.raises(InvalidRequest, match=problem):
         check_recipe({"Dockerfile": text})
 

@@ -44,7 +44,7 @@ def test_every_open_scan_can_be_cancelled_and_every_ended_one_repeated() -> None
         pytest.param("https://registry-1.docker.io", "docker.io", id="Docker Hub"),
     ],
 )
-def test_url_of_a_registry(url: str, host: str) -> None:
+def test_host_is_read_from_the_url_of_a_registry(url: str, host: str) -> None:
     assert check_registry_url(url)[1] == host
 
 
@@ -63,7 +63,7 @@ def test_url_of_a_registry(url: str, host: str) -> None:
         "",
     ],
 )
-def test_other_urls_are_rejected(url: str) -> None:
+def test_invalid_url_of_a_registry_is_rejected(url: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         check_registry_url(url)
     assert caught.value.details["field"] == "url"
@@ -86,7 +86,7 @@ def test_docker_hub_images_have_the_names_that_docker_lists() -> None:
         ("nvcr.io/nvidia/pytorch:24.01", "nvcr.io"),
     ],
 )
-def test_registry_of_an_image(image: str, host: str) -> None:
+def test_registry_host_is_read_from_the_name_of_an_image(image: str, host: str) -> None:
     assert registry_host(image) == host
 
 
@@ -98,7 +98,7 @@ def test_kinds_without_a_catalog_need_repositories() -> None:
         check_repositories(["../etc"], RegistryKind.DOCKER)
 
 
-def test_patterns() -> None:
+def test_patterns_are_completed_and_match_repository_and_tag() -> None:
     assert check_patterns(["team/*", "team/*:*", "py:3.*"]) == ["team/*:*", "py:3.*"]
     for pattern in ("", "a b", "a\n", "x" * 300):
         with pytest.raises(InvalidRequest):

@@ -363,8 +363,8 @@ def _check_that_known_starts_are_exact(strategy: st.SearchStrategy[World]) -> No
 def _check_known_starts(world: World) -> int:
     """Compare each KNOWN estimate with the actual start; return the number of compared estimates.
 
-    If a preferred session arrives between the estimate and the start, the two may differ. Such
-    estimates, even if they match, and estimates of an immediate start are not counted.
+    An estimate may be wrong if a preferred session arrives before the start, so these estimates are
+    not counted, and neither are estimates of an immediate start.
     """
     checked = 0
     session_of = {session.id: session for _, session in world.arrivals}

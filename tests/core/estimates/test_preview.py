@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from bai_services.core.scheduling.caps import ScopeCaps
 from bai_services.core.scheduling.estimates.estimate import Budget
 from bai_services.core.scheduling.estimates.explainer import Choices, Explainer
 from bai_services.core.scheduling.estimates.preview import preview
+from bai_services.core.scheduling.maintenance import MaintenanceWindow
 from bai_services.core.scheduling.placement import AgentState
 from bai_services.core.scheduling.queue import (
     Certainty,
@@ -52,6 +54,38 @@ def test_preview_lists_the_caps_of_a_session_that_starts_now() -> None:
     used = [(cap.scope_id, cap.slot, cap.asked, cap.used, cap.limit) for _, cap in found.caps]
     assert used == [("ann", "cpu", "1", "0", "4"), ("ann", "sessions", "1", "0", "3")]
     assert [is_kept for is_kept, _ in found.caps] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("agents", "starts_at", "max_run_seconds", "is_named"),
+    [
+        pytest.param(None, 2, None, True, id="of the group"),
+        pytest.param({"a"}, 2, None, True, id="of its agent"),
+        pytest.param({"b"}, 2, None, False, id="of another agent"),
+        pytest.param(None, 2, 3600, False, id="ends before"),
+        pytest.param(None, -2, None, False, id="over"),
+    ],
+)
+def test_preview_names_maintenance_that_may_interrupt_the_session(
+    agents: set[str] | None, starts_at: int, max_run_seconds: int | None, is_named: bool
+) -> None:
+    begin = NOW + timedelta(hours=starts_at)
+    window = MaintenanceWindow(
+        begin,
+        begin + timedelta(hours=1),
+        "disks",
+        None if agents is None else frozenset(agents),
+    )
+    queue = queue_after_pass(snapshot([], [agent()], group={"maintenance": (window,)}))
+    new = pending_session(1, max_run_seconds=max_run_seconds)
+    found = preview(Explainer(queue), Changes([new]), Choices(), NOW)
+    assert found.explanation is None
+    if not is_named:
+        assert found.maintenance is None
+        return
+    assert found.maintenance is not None
+    assert (found.maintenance["check"], found.maintenance["passed"]) == ("maintenance", True)
+    assert begin.isoformat() in found.maintenance["message"]
 
 
 def test_preview_explains_a_session_that_stays_pending() -> None:

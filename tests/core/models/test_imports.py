@@ -44,7 +44,7 @@ def test_only_failed_imports_restart_and_every_unfinished_one_can_be_cancelled()
         next_status(ImportStatus.DONE, ImportEvent.CANCELLED)
 
 
-def test_source_of_a_request() -> None:
+def test_source_is_read_from_a_request() -> None:
     model = check_source({"repository": "google/gemma-2-2b", "patterns": ["*.json"]}, ALL)
     assert model == Source(SourceKind.HUGGINGFACE, "google/gemma-2-2b", "main", ("*.json",))
     assert model.folder == "gemma-2-2b"
@@ -87,7 +87,7 @@ def answer(**fields: Any) -> dict[str, Any]:
     return {"sha": SHA, "siblings": [{"rfilename": "config.json", "size": 2}], **fields}
 
 
-def test_description_of_a_model() -> None:
+def test_description_of_a_model_is_parsed() -> None:
     info = parse_info(
         answer(
             siblings=[
@@ -154,7 +154,7 @@ def test_files_are_chosen_by_patterns_and_limited() -> None:
         chosen_files(files, ("nothing",), 7)
 
 
-def test_etags_and_paths() -> None:
+def test_checksums_are_read_from_etags_and_unsafe_paths_detected() -> None:
     assert checksum_of_etag(f'W/"{"C" * 64}"') == "c" * 64
     assert checksum_of_etag('"12-abc"') == ""
     assert is_safe_path("a/b.c") and not is_safe_path("a//b") and not is_safe_path("x" * 300)

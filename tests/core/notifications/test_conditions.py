@@ -84,7 +84,7 @@ def end(minutes: float, rule: str = "idle", **fields: object) -> SessionEnd:
         pytest.param(1, {}, [], id="checker without warnings"),
     ],
 )
-def test_stage_of_the_warning(
+def test_stage_of_the_warning_depends_on_the_remaining_time(
     minutes: float, fields: dict[str, object], expected: list[str]
 ) -> None:
     assert [each.name for each in ending_conditions([end(minutes, **fields)], NOW)] == expected

@@ -14,7 +14,8 @@ from bai_services.core.notifications.catalogue import EVENTS, EventName
 from bai_services.core.notifications.settings import NotificationSettings, check_settings
 from bai_services.core.notifications.timing import Digest, QuietHours, mail_time, message_time
 
-# Clock changes of one hour, of half an hour and at midnight; odd offsets; a skipped day.
+# Zones with clock changes of one hour, of half an hour and at midnight, with odd offsets, and with
+# a skipped day.
 ZONES = [
     ZoneInfo(name)
     for name in (

@@ -28,13 +28,13 @@ MESSAGE = Message(
 )
 
 
-def test_slack_text_contains_no_mention_or_link_of_others() -> None:
+def test_mentions_and_links_are_escaped_in_a_slack_text() -> None:
     assert json.loads(payload(WebhookKind.SLACK, "d1", MESSAGE)) == {
         "text": "*Announcement*\n&lt;!everyone&gt; a &amp; b\n<https://hub.example.org/x>"
     }
 
 
-def test_json_payload() -> None:
+def test_json_payload_contains_the_event() -> None:
     assert json.loads(payload(WebhookKind.JSON, "d1", MESSAGE)) == {
         "delivery": "d1",
         "event": "announcement",
@@ -59,7 +59,7 @@ def test_retries_end_after_a_day() -> None:
     assert retry_at(NOW, 10**9, NOW) == NOW + timedelta(minutes=30)
 
 
-def test_endpoint_is_suspended_after_ten_failures_in_an_hour_or_more() -> None:
+def test_endpoint_is_suspended_after_ten_failures_over_at_least_an_hour() -> None:
     hour = timedelta(hours=1)
     assert is_to_suspend(10, NOW - hour, NOW)
     assert not is_to_suspend(9, NOW - hour, NOW)

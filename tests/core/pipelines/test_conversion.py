@@ -105,7 +105,9 @@ def test_tasks_of_fasttrack_are_converted() -> None:
         (("name: Docs RAG", "name: [a]"), "name must be a string"),
     ],
 )
-def test_other_features_of_fasttrack_are_refused(change: tuple[str, str], message: str) -> None:
+def test_unsupported_features_of_fasttrack_are_refused(
+    change: tuple[str, str], message: str
+) -> None:
     with pytest.raises(InvalidRequest, match=message.replace("[", r"\[")):
         convert_fasttrack(FASTTRACK.replace(*change), "file")
 
@@ -214,11 +216,11 @@ def test_elyra_nodes_have_the_keys_of_its_schema() -> None:
 @pytest.mark.parametrize(
     ("task", "target", "message"),
     [
-        ("command: echo", Format.ELYRA, "Elyra has no command, as that of task a"),
+        ("command: echo", Format.ELYRA, "Elyra has no command such as that of task a"),
         ("command: python /pipeline/a.py x", Format.ELYRA, "Elyra has no command"),
         ("command: python /tmp/a.py", Format.ELYRA, "Elyra has no command"),
         ("command: python '", Format.ELYRA, "Elyra has no command"),
-        ("command: x, retries: 1", Format.ELYRA, "Elyra has no retries, as that of task a"),
+        ("command: x, retries: 1", Format.ELYRA, "Elyra has no retries, which task a has"),
         ("command: x, for_each: {values: [a]}", Format.FASTTRACK, "FastTrack has no for_each"),
         ("command: x, timeout: 5", Format.FASTTRACK, "FastTrack has no timeout"),
         ("kind: approval", Format.FASTTRACK, "FastTrack has no kind approval"),

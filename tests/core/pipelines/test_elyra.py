@@ -98,6 +98,6 @@ def test_nodes_become_tasks() -> None:
         (document(), "at least one task"),
     ],
 )
-def test_other_files_are_refused(text: str, message: str) -> None:
+def test_files_that_are_no_elyra_pipelines_are_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         convert_elyra(text, "file")

@@ -89,7 +89,7 @@ def problem_of(text: str) -> tuple[int, str]:
     return raised.value.details["line"], raised.value.message
 
 
-def test_full_definition() -> None:
+def test_definition_with_all_keys_is_parsed() -> None:
     pipeline = parse_pipeline(FULL)
     assert [task.name for task in pipeline.tasks] == ["check", "train", "report", "publish"]
     check, train, report, publish = pipeline.tasks
@@ -247,7 +247,7 @@ def test_repeated_need_counts_once() -> None:
 
 
 def test_parameters_are_not_larger_than_an_environment() -> None:
-    """Lists of pipelines and of runs contain them."""
+    """The size is limited because lists of pipelines and of runs contain the parameters."""
     large = ["x" * 4000] * 20
     names = ("a", "b")
     declared = "".join(f"- {{name: {name}, type: list}}\n" for name in names)

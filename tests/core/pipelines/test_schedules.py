@@ -27,7 +27,9 @@ HOURLY = Timing(None, 60, "UTC", DAY)
         pytest.param(HOURLY, DAY - 5 * HOUR, DAY + HOUR, id="no start before the interval begins"),
     ],
 )
-def test_next_start(timing: Timing, after: datetime, expected: datetime) -> None:
+def test_next_start_follows_the_rule_or_the_interval(
+    timing: Timing, after: datetime, expected: datetime
+) -> None:
     assert timing.next_start(after) == expected
 
 

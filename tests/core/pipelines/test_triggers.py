@@ -49,7 +49,9 @@ def test_signed_call_is_valid_in_its_window() -> None:
         pytest.param("secret", f"{STAMP}.5", BODY, 0, id="a fraction"),
     ],
 )
-def test_other_calls_are_refused(secret: str, timestamp: str, body: bytes, seconds: int) -> None:
+def test_calls_with_a_wrong_signature_or_time_are_refused(
+    secret: str, timestamp: str, body: bytes, seconds: int
+) -> None:
     signed = signature("secret", STAMP, BODY)
     with pytest.raises(NotSignedIn, match="signature is not valid"):
         check_call(secret, timestamp, signed, body, NOW + timedelta(seconds=seconds))

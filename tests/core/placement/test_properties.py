@@ -28,6 +28,7 @@ from .factories import GIB, agent
 from .reference import MIX, acceptable, with_parts
 
 sizes = st.sampled_from([50, 160, 200, 250, 330, 470, 500, 650, 810])
+hosts = st.sampled_from([(), (), ("home",), ("home", "shared"), ("shared",)])
 used = st.lists(st.sampled_from([0, 0, 0, None, 190, 250, 500, 670, 1000]), max_size=4)
 
 
@@ -92,6 +93,42 @@ def check_cluster_session(wanted: Request, placements: tuple[Placement, ...]) ->
             got[device.slot] = got.get(device.slot, 0) + device.amount
         assert got == dict(wanted.slots)
         assert len({d.device_id for d in placement.devices}) == len(placement.devices)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    agent_lists(),
+    st.lists(st.tuples(requests(), hosts), min_size=1, max_size=12),
+    st.sampled_from(DETERMINISTIC),
+    st.data(),
+)
+def test_folders_are_placed_as_if_agents_without_their_storage_did_not_exist(
+    agents: list[AgentState],
+    requests: list[tuple[Request, tuple[str, ...]]],
+    policy: Policy,
+    data: st.DataObject,
+) -> None:
+    tables = tables_of(default_mix(agents), Fleet.of(agents))
+    placer = Placer(agents, policy, tables)
+    for request, hosts_of_folders in requests:
+        # A storage host may fail and recover between any two placements.
+        changed = data.draw(st.sampled_from(placer.agents()))
+        placer.update(replace(changed, unusable_hosts=data.draw(hosts)))
+        working = [a for a in placer.agents() if not {*a.unusable_hosts} & {*hosts_of_folders}]
+        fresh = Placer(working, policy, tables, last_agent=placer.last_agent)
+        shape = placer.prepare(replace(request, storage_hosts=hosts_of_folders))
+        fits = placer.fits_each([shape]) == [True]
+        placements = placer.place(shape)
+        assert fits == (placements is not None)
+        if placements is None:
+            assert not fresh.fits(fresh.prepare(request))
+            text = str(placer.refusal(shape).text)
+            excluded = [a for a in placer.agents() if a.is_schedulable and a not in working]
+            assert ("storage host" in text) == bool(excluded), text
+            continue
+        assert {p.agent_id for p in placements} <= {a.id for a in working}
+        if policy is not Policy.ROUND_ROBIN:  # it continues after an agent that may be missing
+            assert placements == fresh.place(fresh.prepare(request))
 
 
 @settings(max_examples=60, deadline=None)
@@ -189,7 +226,7 @@ def request_of(kind: RequestKind, beside: tuple[str, ...] = ()) -> Request:
 def test_requests_beside_withheld_parts_match_the_reference(
     drawn: list[Any], kinds: list[RequestKind], policy: Policy, data: st.DataObject
 ) -> None:
-    """A part of some agents is withheld from every second request; the others ignore it."""
+    """A part of some agents is withheld from every second request, but not from the others."""
     agents = agents_from(drawn)
     tables = tables_of(MIX, Fleet.of(agents))
     placer = Placer(agents, policy, tables)

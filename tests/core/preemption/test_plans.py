@@ -90,7 +90,7 @@ def test_no_session_is_preempted_where_the_option_is_off() -> None:
     assert result.preemptions == ()
 
 
-def test_protected_sessions_stay() -> None:
+def test_protected_sessions_are_not_preempted() -> None:
     """Protected: not preemptible, high priority, recently started, or still starting."""
     options = replace(ON, min_runtime_seconds=600)
     protected = [
@@ -169,7 +169,7 @@ def test_victims_by_priority_reduce_the_share_of_their_user() -> None:
     assert len(queue.run(NOW).preemptions) == 1
 
 
-def test_as_few_sessions_as_possible() -> None:
+def test_order_decides_between_few_and_new_victims() -> None:
     """Newest first preempts three small sessions; fewest sessions preempts one large one."""
     small = [low(f"v{n}", "a", cpu="2", started_at=NOW) for n in range(4)]
     large = low("large", "b", cpu="8")
@@ -181,9 +181,9 @@ def test_as_few_sessions_as_possible() -> None:
     assert victims(fewest) == {"s1": ("large",)}
 
 
-def test_gangs_are_preempted_and_started_as_a_whole() -> None:
-    gang = replace(
-        low("gang"),
+def test_cluster_sessions_are_preempted_and_started_as_a_whole() -> None:
+    cluster = replace(
+        low("cluster"),
         placements=(
             low("x", "a", cpu="8").placements[0],
             low("x", "b", cpu="8").placements[0],
@@ -192,15 +192,15 @@ def test_gangs_are_preempted_and_started_as_a_whole() -> None:
     wanted = replace(request(cpu="8"), kernels=2, mode=Mode.MULTI_NODE)
     waiting = pending_session(1, ANN, wanted, priority=60)
     agents = [agent("a"), agent("b")]
-    queue = queue_of([waiting], [gang], agents)
-    assert victims(queue.run(NOW)) == {"s1": ("gang",)}
-    queue.apply(Changes(removed=["gang"]))
+    queue = queue_of([waiting], [cluster], agents)
+    assert victims(queue.run(NOW)) == {"s1": ("cluster",)}
+    queue.apply(Changes(removed=["cluster"]))
     (decision,) = queue.run(NOW).decisions
     assert {placement.agent_id for placement in decision.placements} == {"a", "b"}
 
 
 def test_freed_resources_are_held_until_the_session_starts() -> None:
-    """An earlier, smaller session of another user does not get them."""
+    """An earlier, smaller session of another user does not get the freed resources."""
     sessions = [low("v", cpu="4"), low("w", cpu="4")]
     queue = queue_of([high(cpu="8")], sessions)
     assert set(victims(queue.run(NOW))["s1"]) == {"v", "w"}

@@ -233,11 +233,26 @@ def test_suitable_agents_that_are_free_in_time_come_first() -> None:
 
 @pytest.mark.parametrize(
     ("start", "end", "grace"),
-    [(2, 1, 60), (-2, -1, 60), (24 * 91, 24 * 92, 60), (1, 24 * 40, 60), (1, 2, 5)],
+    [
+        (2, 1, 60),
+        (-2, -1, 60),
+        # Six minutes ago
+        (-0.1, 1, 60),
+        (24 * 91, 24 * 92, 60),
+        (1, 24 * 40, 60),
+        (1, 2, 5),
+    ],
 )
-def test_invalid_periods_are_refused(start: int, end: int, grace: int) -> None:
+def test_invalid_periods_are_refused(start: float, end: float, grace: int) -> None:
     with pytest.raises(InvalidRequest):
         check_period(NOW + start * HOUR, NOW + end * HOUR, NOW, grace)
+
+
+def test_reservation_from_now_on_may_come_from_a_slow_clock() -> None:
+    check_period(NOW - timedelta(minutes=5), NOW + HOUR, NOW, 60)
+    message = r"starts_at is in the past \(.+\); it can be at most 5 minutes ago"
+    with pytest.raises(InvalidRequest, match=message):
+        check_period(NOW - timedelta(minutes=5, seconds=1), NOW + HOUR, NOW, 60)
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bai_services.core.scheduling.estimates.explainer import explain_one
+from bai_services.core.scheduling.estimates.explainer import Choices, explain_one
 from bai_services.core.scheduling.maintenance import MaintenanceWindow, restriction
+from bai_services.core.scheduling.placement import Designation
 from bai_services.core.scheduling.queue import Changes, GroupState, PassResult, Queue
 
-from .factories import NOW, agent, pending_session, request, snapshot, started_sessions
+from .factories import (
+    ANN,
+    NOW,
+    agent,
+    pending_session,
+    request,
+    running,
+    slots,
+    snapshot,
+    started_sessions,
+    with_usage,
+)
 
 HOUR = timedelta(hours=1)
 
@@ -40,7 +53,9 @@ def codes(result: PassResult, session_id: str) -> list[str]:
         pytest.param(window(2, 3), 10**9, True, id="end after the year 9999"),
     ],
 )
-def test_window_withholds(one: MaintenanceWindow, hours: int | None, is_withheld: bool) -> None:
+def test_window_withholds_sessions_that_could_run_in_it(
+    one: MaintenanceWindow, hours: int | None, is_withheld: bool
+) -> None:
     assert one.withholds(NOW, None if hours is None else hours * 3600) is is_withheld
 
 
@@ -99,6 +114,34 @@ def test_session_waits_for_the_end_of_maintenance_of_its_group() -> None:
     assert codes(result, "s1") == ["maintenance-until"]
     assert result.wake_at == NOW + HOUR
     assert started_sessions(queue.run(NOW + HOUR)) == ["s1"]
+
+
+@pytest.mark.parametrize(
+    ("on", "designation", "expected"),
+    [
+        pytest.param("b", "strict", None, id="its agent is not affected"),
+        pytest.param("a", "strict", "maintenance-until", id="its agent is affected"),
+        pytest.param("b", "preferred", "maintenance-until", id="may also run on the other agent"),
+    ],
+)
+def test_maintenance_of_other_agents_is_no_reason(
+    on: str, designation: str, expected: str | None
+) -> None:
+    """The session waits for capacity on ``b``; ``a`` is under maintenance."""
+    wanted = replace(
+        request(cpu="2"), designated_agents=(on,), designation=Designation(designation)
+    )
+    blocker = running("r", ANN, "b", slots(cpu="7"), ends_at=NOW + 9 * HOUR)
+    agents = [agent(), with_usage(agent("b"), slots(cpu="7"))]
+    group = {"maintenance": (window(-1, 5, "a"),)}
+    world = snapshot([pending_session(1, wanted=wanted)], agents, running=[blocker], group=group)
+    queue = Queue(world)
+    found = codes(queue.run(NOW), "s1")
+    assert ("maintenance-until" if "maintenance-until" in found else None) == expected
+    explanation = explain_one(queue, "s1", Choices())
+    assert explanation is not None
+    failed = {check["check"] for check in explanation.checks if not check["passed"]}
+    assert ("maintenance" in failed) is (expected is not None)
 
 
 def test_session_that_would_reach_into_planned_maintenance_waits() -> None:

@@ -42,6 +42,7 @@ KEYPAIR = Scope(ScopeKind.KEYPAIR, "AKIA")
 LAB = Scope(ScopeKind.PROJECT, "lab")
 EAST = Scope(ScopeKind.DOMAIN, "east")
 FULL = agent(used={"cpu": 8000})
+WITH_FOLDER = replace(request(), storage_hosts=("nas",))
 STRICT = {"backfill": Backfill.OFF}
 
 
@@ -63,6 +64,21 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             "account",
             "account ann is not active",
             id="inactive account of the owner",
+        ),
+        pytest.param(
+            snapshot(
+                [
+                    pending_session(
+                        1,
+                        blocked_reason=TextTemplate.BUDGET_SPENT.text(name="lab", amount="5 EUR"),
+                    )
+                ],
+                [agent()],
+            ),
+            "s1",
+            "budget",
+            "the budget of project lab (5 EUR) is spent",
+            id="spent budget of the project",
         ),
         pytest.param(
             snapshot([pending_session(1)], [agent()], group={"is_active": False}),
@@ -155,6 +171,29 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
         ),
         pytest.param(
             snapshot(
+                [pending_session(1, wanted=WITH_FOLDER)],
+                [agent("a", unusable_hosts=("nas", "old")), agent("b", is_alive=False)],
+            ),
+            "s1",
+            "resources",
+            "none of the 2 agents of resource group main can run the session: 1 not alive, 0 not "
+            "schedulable, 0 with an architecture other than x86_64 or another engine, 1 on which "
+            "storage host nas does not work",
+            id="storage of its folder works on no agent",
+        ),
+        pytest.param(
+            snapshot(
+                [pending_session(1, wanted=WITH_FOLDER)],
+                [FULL, agent("b", unusable_hosts=("nas",))],
+            ),
+            "s1",
+            "resources",
+            "cpu=1 requested, but at most 0 is free on one agent; 1 other agent cannot run the "
+            "session, because storage host nas does not work there",
+            id="storage of its folder works only on agents without free capacity",
+        ),
+        pytest.param(
+            snapshot(
                 [pending_session(1, wanted=request(cpu="8")), pending_session(2)],
                 [agent(used={"cpu": 1000})],
                 running=[running("r", BOB, "a", slots())],
@@ -188,6 +227,19 @@ def test_pending_session_has_the_expected_reason(
     assert part in reasons[0]["message"]
     assert not reasons[0]["passed"]
     assert last not in started_sessions(result)
+
+
+def test_sessions_start_as_soon_as_the_storage_of_their_folders_works() -> None:
+    failing = agent(unusable_hosts=("nas",))
+    sessions = [pending_session(1, wanted=WITH_FOLDER), pending_session(2)]
+    queue = Queue(snapshot(sessions, [failing]))
+    # The session that cannot start keeps no capacity from the others.
+    assert started_sessions(queue.run(NOW)) == ["s2"]
+    queue.apply(Changes(agents=[replace(failing, used={"cpu": 1000, "mem": GIB})]))
+    assert started_sessions(queue.run(NOW)) == []
+    works = replace(failing, used={"cpu": 1000, "mem": GIB}, unusable_hosts=())
+    queue.apply(Changes(agents=[works]))
+    assert started_sessions(queue.run(NOW)) == ["s1"]
 
 
 def test_reason_in_a_group_without_agents_does_not_mention_other_sessions() -> None:

@@ -1,4 +1,4 @@
-"""Reservations of parts of machines: others run beside the booked amounts, members on them."""
+"""Reservations of parts of agents: only sessions of members use the booked amounts."""
 
 from __future__ import annotations
 
@@ -104,7 +104,9 @@ def test_sessions_that_could_still_run_at_the_start_must_fit_beside_the_booked_a
 
 
 def test_capacity_that_is_released_before_the_start_is_booked_first() -> None:
-    """The booked devices are those of a session that ends in time; the free ones are available."""
+    """The devices of ``s2``, which ends in time, are booked, so the devices of ``s1`` stay
+    available.
+    """
     queue = queue_of(
         [session(1, cuda_device="2"), session(2, cuda_device="2", hours=1)],
         part(2, 4, cuda_device="2"),
@@ -117,7 +119,7 @@ def test_capacity_that_is_released_before_the_start_is_booked_first() -> None:
 
 
 def test_members_use_up_the_booked_amount() -> None:
-    """Sessions of members count; when they end, their amounts are kept free again."""
+    """The booked amount is reduced while sessions of members run, and restored when they end."""
     members = [session(n, MINE, cuda_device="1") for n in (1, 2)]
     queue = queue_of([*members, *(session(n, cuda_device="1") for n in (3, 4, 5))],
                      part(-1, 2, cuda_device="2"))  # fmt: skip
@@ -129,7 +131,7 @@ def test_members_use_up_the_booked_amount() -> None:
 
 
 def test_amounts_that_a_member_releases_for_others_are_used_in_the_same_pass() -> None:
-    """The member uses one of the two booked devices completely, and a part of the other amount."""
+    """``s1`` uses up ``r1`` and 0.3 of ``r2``, so ``s2`` fits beside the rest of ``r2``."""
     held = [part(-1, 2, key=key, cuda_shares="0.7") for key in ("r1", "r2")]
     sessions = [session(1, MINE, cuda_shares="1"), session(2, cuda_shares="0.5")]
     queue = queue_of(sessions, *held, gpus=2, backfill=Backfill.AGGRESSIVE)
@@ -167,7 +169,9 @@ def test_other_equal_shares_do_not_take_the_device_of_reserved_shares() -> None:
 
 
 def test_a_machine_without_enough_capacity_at_the_start_keeps_what_becomes_free() -> None:
-    """A session without a limit ran before the approval; the others leave the rest free."""
+    """``s1`` has three of four devices before the approval, so ``s2`` must leave the fourth one
+    free.
+    """
     queue = queue_of([session(1, cuda_device="3")])
     assert started_sessions(queue.run(NOW)) == ["s1"]
     state = queue.group_queue("main").state
@@ -192,7 +196,7 @@ def test_reservations_in_different_periods_do_not_add_up() -> None:
 
 
 def test_reservations_in_different_periods_use_the_same_devices() -> None:
-    """``s1`` has ended before the second period, but its device is not needed for it."""
+    """Both use the devices without ``s1``, although ``s1`` ends before the second period."""
     held = part(1, 2, key="r1", cuda_device="2"), part(3, 4, key="r2", cuda_device="2")
     sessions = [session(1, hours=3, cuda_shares="0.5"), session(2, cuda_shares="0.5")]
     queue = queue_of(sessions, *held, gpus=3)
@@ -200,7 +204,7 @@ def test_reservations_in_different_periods_use_the_same_devices() -> None:
 
 
 def test_shares_stay_free_on_a_device_that_is_booked_later() -> None:
-    """Until the end of ``r1``, 0.3 of ``r2`` are not used by ``s1``."""
+    """``s1`` uses up ``r1`` and 0.2 of ``r2``, so 0.3 must stay free until the end of ``r1``."""
     held = [
         part(-2, 1, key="r1", cuda_shares="0.5"),
         part(-1, 5, key="r2", cuda_shares="0.5"),

@@ -71,7 +71,7 @@ def test_constant_load_does_not_oscillate(load: int, before: int) -> None:
         wanted = desired_replicas(RULE, samples, ready, now, wanted).replicas
         ready = wanted
         found.append(wanted)
-    # In one direction: up at once, or down when the stable window is full.
+    # The change has one direction: up at once, or down when the stable window is full.
     assert set(found[35:]) == {min(50, ceil(load / 7))}
     changes = [after - now for now, after in zip(found, found[1:], strict=False) if after != now]
     assert all(change > 0 for change in changes) or all(change < 0 for change in changes)
@@ -90,7 +90,7 @@ def test_burst_is_answered_at_once_and_kept_while_its_replicas_start() -> None:
     assert set(found[6:]) == {10}
 
 
-def test_bounds_and_reasons() -> None:
+def test_result_is_within_the_bounds_and_has_a_reason() -> None:
     busy, idle = samples_of([100.0] * 330), samples_of([0.0] * 330)
     rule = replace(RULE, min_replicas=1, max_replicas=4)
     found = [

@@ -46,7 +46,7 @@ models:
 """
 
 
-def test_full_definition() -> None:
+def test_definition_with_all_keys_is_parsed() -> None:
     assert parse_definition(FULL) == ModelDefinition(
         "tiny",
         "/models/tiny",
@@ -174,7 +174,7 @@ def test_variants_need_no_command(name: str) -> None:
         ),
     ],
 )
-def test_invalid_settings(given: dict[str, Any], field: str) -> None:
+def test_invalid_settings_are_rejected_with_their_field(given: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRequest) as problem:
         resolve_settings(given)
     assert problem.value.details["field"] == field
@@ -189,19 +189,19 @@ def test_only_custom_uses_a_definition() -> None:
     ("path", "result"),
     [("", ""), ("/models", ""), ("/models/a/b", "a/b"), ("a//b/./c", "a/b/c"), ("/a", "a")],
 )
-def test_model_paths(path: str, result: str) -> None:
+def test_path_is_relative_to_the_model_folder(path: str, result: str) -> None:
     assert relative_path(path) == result
 
 
 @pytest.mark.parametrize("name", ["ab", "llama-3", "a" * 48])
-def test_valid_names(name: str) -> None:
+def test_valid_name_of_an_endpoint_is_unchanged(name: str) -> None:
     assert check_endpoint_name(name) == name
 
 
 @pytest.mark.parametrize(
     "name", ["", "a", "A1", "1a", "a-", "-a", "a--b", "a.b", "a_b", "a/b", "a" * 49, "ab\n"]
 )
-def test_invalid_names(name: str) -> None:
+def test_invalid_name_of_an_endpoint_is_rejected(name: str) -> None:
     with pytest.raises(InvalidRequest):
         check_endpoint_name(name)
 
@@ -229,7 +229,7 @@ def definition_of(service: str) -> ModelDefinition:
         ({"protocol": "http"}, "protocol: grpc", Protocol.HTTP, "/health"),
     ],
 )
-def test_protocol_of_the_server(
+def test_protocol_is_given_or_that_of_the_definition(
     given: dict[str, Any], service: str, protocol: Protocol, path: str
 ) -> None:
     settings = resolve_settings(given, definition_of(service))

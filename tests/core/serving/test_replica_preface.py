@@ -53,6 +53,6 @@ def test_long_header_is_refused(secret: str) -> None:
         read(preface(secret))
 
 
-def test_other_bytes_are_refused() -> None:
+def test_bytes_that_are_no_preface_are_refused() -> None:
     with pytest.raises(ValueError):
         length_after(b"GET / HTTP/1")

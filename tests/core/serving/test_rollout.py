@@ -308,7 +308,7 @@ def test_errors_restore_the_former_revision_and_requests_promote_a_canary() -> N
         other.now = replace(other.now, requests=requests, errors=errors)
         settle(other)
         assert other.outcomes == ([] if outcome is None else [outcome])
-    # A promotion need not wait, and other strategies roll back, too.
+    # An explicit promotion does not wait for requests. Other strategies also roll back.
     one.now = replace(one.now, is_promoted=True)
     settle(one)
     assert one.outcomes == [Outcome.COMPLETED]

@@ -69,7 +69,7 @@ def answer(kind: str, result: object) -> bytes:
     return json.dumps({"status": "success", "data": data}).encode()
 
 
-def test_responses_of_prometheus() -> None:
+def test_number_is_read_from_a_response_of_prometheus() -> None:
     assert read_query_answer(answer("scalar", [1.0, "2.5"])) == 2.5
     assert read_query_answer(answer("vector", [{"metric": {}, "value": [1.0, "7"]}])) == 7
 
@@ -165,7 +165,7 @@ def test_rule_is_stored_and_read() -> None:
         {"zone": "Nowhere"},
     ],
 )
-def test_invalid_periods(change: dict[str, str]) -> None:
+def test_invalid_period_of_a_schedule_is_rejected(change: dict[str, str]) -> None:
     period = {"days": "mon", "starts": "08:00", "ends": "20:00", "zone": "UTC"}
     with pytest.raises(InvalidRequest):
         ScheduledBounds.from_json({**period, "min_replicas": 1, "max_replicas": 1, **change})
@@ -180,7 +180,7 @@ def test_invalid_periods(change: dict[str, str]) -> None:
         {"schedule": (ScheduledBounds(frozenset({0}), time(1), time(2), "UTC", 3, 2),)},
     ],
 )
-def test_values_that_do_not_fit_together(change: dict[str, object]) -> None:
+def test_contradictory_values_of_a_rule_are_rejected(change: dict[str, object]) -> None:
     rule = replace(ScalingRule(min_replicas=1, max_replicas=2), **change)  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest):
         check_rule(rule, "scaling")

@@ -28,7 +28,7 @@ image = "other"
 """
 
 
-def test_defaults_of_a_variant() -> None:
+def test_defaults_of_a_variant_are_parsed() -> None:
     found = parse_service_definition(FILE, "vllm")
     assert found == {
         "image": "cr.example.com/vllm:1",

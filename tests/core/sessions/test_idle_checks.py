@@ -244,6 +244,51 @@ def test_missing_reports_and_clock_changes_never_make_a_session_due(
         assert reported is not None and reported >= -60
 
 
+@pytest.mark.parametrize("family", ["gaudi2", "cuda"])
+def test_device_without_utilization_is_judged_by_its_memory(family: str) -> None:
+    """Gaudi cards report only their memory: 10 of 1000 bytes are in use, later 100."""
+    facts = kernel(devices={"g0": DeviceFacts(family, 1000)})
+    limits = {f"{family}_util": 5, f"{family}_mem": 5}
+    found = session(applied(thresholds=limits), families=frozenset({family}))
+    small = [sample(n, None, 10) for n in range(41)]
+    result = judged(found, small, NOW, facts)
+    assert result.is_due
+    assert result.rule is not None and f"{family}_mem 1% (threshold 5%)" in str(result.rule)
+    large = [sample(n, None, 100) for n in range(41)]
+    assert not judged(found, large, NOW, facts).is_due
+    # Without a threshold for the memory, nothing is known about the card.
+    unknown = session(applied(thresholds={f"{family}_util": 5}), families=frozenset({family}))
+    assert not judged(unknown, small, NOW, facts).is_due
+
+
+@pytest.mark.parametrize(
+    ("metric", "parts"),
+    [
+        ("net", ("net_rx_bytes_per_second", "net_tx_bytes_per_second")),
+        ("io", ("io_read_bytes_per_second", "io_write_bytes_per_second")),
+    ],
+)
+@pytest.mark.parametrize(
+    ("rates", "is_due"), [((400, 500), True), ((400, 600), False), ((400, None), False)]
+)
+def test_network_and_io_are_judged_by_the_sum_of_both_directions(
+    metric: str, parts: tuple[str, str], rates: tuple[float, float | None], is_due: bool
+) -> None:
+    known = {part: rate for part, rate in zip(parts, rates, strict=True) if rate is not None}
+    samples = [replace(sample(n, 0), metrics=known) for n in range(41)]
+    rule = session(applied(thresholds={metric: 1000}))
+    assert judged(rule, samples).is_due is is_due
+
+
+@pytest.mark.parametrize(("busy", "is_due"), [(4, True), (5, False)])
+def test_part_of_the_samples_may_be_busy(busy: int, is_due: bool) -> None:
+    """Of the 20 samples of the window, 80% must be idle; which of them does not matter."""
+    rule = session(applied(max_seconds=300, idle_percent=80))
+    for first in (21, 30, 35):
+        samples = [sample(n, 90 if first <= n < first + busy else 0) for n in range(41)]
+        assert judged(rule, samples).is_due is is_due
+
+
 def test_family_that_reports_only_memory_is_judged_by_memory() -> None:
     samples = [sample(n, None, 10) for n in range(41)]
     both = applied(thresholds={"cuda_util": 5, "cuda_mem": 5})

@@ -1,4 +1,4 @@
-"""What happens to a session on a lost agent, and when its kernel cannot run any more."""
+"""What happens to a session on a lost agent, and when its kernel has certainly stopped."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ STOPPED = KernelOnAgent(True, True, 60)
         pytest.param(Status.TERMINATING, [OVERDUE], Action.FAIL, id="never stopped"),
     ],
 )
-def test_action(status: Status, kernels: list[KernelOnAgent], action: Action) -> None:
+def test_action_depends_on_the_status_and_the_kernels(
+    status: Status, kernels: list[KernelOnAgent], action: Action
+) -> None:
     assert action_for(status, kernels, wait_seconds=3600) is action
 
 

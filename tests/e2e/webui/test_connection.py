@@ -142,7 +142,7 @@ async def test_page_whose_script_cannot_be_loaded_appears_when_the_manager_is_ba
 
 @asynccontextmanager
 async def slow_network(page: Page) -> AsyncIterator[None]:
-    """Delay every response by ``LATENCY_MILLIS`` in the block."""
+    """Delay every response by ``LATENCY_MILLIS`` during the block."""
     session = await page.context.new_cdp_session(page)
     unlimited = {"offline": False, "downloadThroughput": -1, "uploadThroughput": -1}
     await session.send("Network.enable")

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 @contextmanager
 def committed(hub: RunningHub, owner: str) -> Iterator[dict[str, Any]]:
-    """A custom image of a user, as a completed commit stores it; the process engine has none."""
+    """A custom image of a user, as a commit would store it; the process engine cannot commit."""
     name = f"env-{secrets.token_hex(3)}"
     with hub.rest("admin") as admin:
         user = checked(admin.get(f"/users/{owner}"), 200)

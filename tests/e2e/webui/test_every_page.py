@@ -43,7 +43,8 @@ async def page_names(ui: Shell, *, is_admin: bool = True) -> list[str]:
     # The pages of administrators appear when the role is known.
     await links.filter(has_text="Users" if is_admin else "Sessions").first.wait_for()
     hrefs = [await link.get_attribute("href") for link in await links.all()]
-    # Two views of one page are never neighbors, because only another page has another heading.
+    # Two views of one page are never neighbors: `navigate` waits for a new heading, which only
+    # another page has.
     others = ["settings?tab=notifications", "notifications", "scheduler?view=try", "settings"]
     return [*(href.rpartition("/")[2] for href in hrefs if href), *others]
 

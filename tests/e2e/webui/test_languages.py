@@ -171,7 +171,7 @@ async def tour(opened: Opener[Tour]) -> AsyncIterator[Tour]:
 
 # Each half stays far below the time limit of a test.
 @pytest.mark.parametrize("half", [slice(0, None, 2), slice(1, None, 2)], ids=["even", "odd"])
-async def test_texts_of_pages(tour: Tour, half: slice) -> None:
+async def test_texts_of_pages_are_translated_and_fit(tour: Tour, half: slice) -> None:
     """Check every page, and the first drawer and the form of pages that have them."""
     async for name in every_page(tour, half):
         await tour.settled()
@@ -190,7 +190,9 @@ async def test_texts_of_pages(tour: Tour, half: slice) -> None:
                 await tour.close()
 
 
-async def test_texts_of_the_launcher_and_folders(tour: Tour, session: dict[str, Any]) -> None:
+async def test_texts_of_the_launcher_and_folders_are_translated_and_fit(
+    tour: Tour, session: dict[str, Any]
+) -> None:
     await tour.visit("launch")
     for step in ("resources", "folders", "network", "review"):
         await tour.button("launcher.next").click()
@@ -213,7 +215,9 @@ async def test_texts_of_the_launcher_and_folders(tour: Tour, session: dict[str, 
     await tour.check("data: explorer")
 
 
-async def test_texts_of_a_session(tour: Tour, session: dict[str, Any]) -> None:
+async def test_texts_of_a_session_are_translated_and_fit(
+    tour: Tour, session: dict[str, Any]
+) -> None:
     """Check the drawer of a session with its tabs, and dialogs of its buttons."""
     text = tour.english
     await tour.visit(f"sessions?session={session['id']}")
@@ -238,7 +242,7 @@ async def test_texts_of_a_session(tour: Tour, session: dict[str, Any]) -> None:
     await tour.check_reopened("sessions.stop", "sessions.stop-warning")
 
 
-async def test_texts_of_the_reasons_of_pending_and_ended_sessions(
+async def test_texts_of_the_reasons_of_pending_and_ended_sessions_are_translated_and_fit(
     tour: Tour, hub: RunningHub, session: dict[str, Any]
 ) -> None:
     """Check the pages that show the manager's reasons and suggestions."""
@@ -279,7 +283,7 @@ async def test_texts_of_the_reasons_of_pending_and_ended_sessions(
             stop(other, running["id"])
 
 
-async def test_texts_of_the_settings(tour: Tour) -> None:
+async def test_texts_of_the_settings_are_translated_and_fit(tour: Tour) -> None:
     for tab in ("account", "ssh-keys", "keypairs", "requests"):
         await tour.visit(f"settings?tab={tab}")
         await tour.check(f"settings: {tab}")
@@ -289,7 +293,7 @@ async def test_texts_of_the_settings(tour: Tour) -> None:
         await tour.check_reopened("settings.new-secret", "settings.new-secret-warning", [size])
 
 
-async def test_texts_of_the_hub(tour: Tour, hub: RunningHub) -> None:
+async def test_texts_of_the_hub_are_translated_and_fit(tour: Tour, hub: RunningHub) -> None:
     context = tour.page.context
     for texts in map(language, LANGUAGES):
         await context.add_cookies([{"name": COOKIE, "value": texts.name, "url": hub.url}])

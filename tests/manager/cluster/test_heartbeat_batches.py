@@ -101,7 +101,7 @@ async def setup(tmp_path: Path) -> AsyncIterator[Setup]:
 
 
 def changed(beat: AgentHeartbeat, agent_id: str, random_: random.Random) -> AgentHeartbeat:
-    """Return the next heartbeat of an agent; mostly, only its facts differ."""
+    """Return the next heartbeat of an agent; in most cases, only its facts differ."""
     facts = {"load": random_.randrange(3)}
     devices = [replace(one, facts={"use": random_.randrange(3)}) for one in beat.devices]
     match random_.randrange(10):

@@ -52,7 +52,7 @@ def test_silence_is_known_after_the_deadline_but_the_agent_is_not_counted() -> N
     assert times.silent_seconds("a1", AT) == 50.0
 
 
-def test_started_manager_begins_all_silences_again() -> None:
+def test_silence_is_measured_from_zero_after_forget() -> None:
     clock = Monotonic()
     times = HeartbeatTimes(clock)
     times.receive("a1", AT)

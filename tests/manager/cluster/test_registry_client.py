@@ -88,7 +88,7 @@ def test_digest_size_architectures_and_labels_are_read_without_pulling(
         pytest.param({"password": ""}, "refuses access", id="no password"),
     ],
 )
-def test_wrong_access_is_reported(
+def test_rejected_credentials_or_certificate_are_reported(
     registry: TlsRegistry, changes: dict[str, str], problem: str
 ) -> None:
     client = client_of(registry, **changes)
@@ -103,7 +103,7 @@ def test_a_registry_that_is_down_is_reported() -> None:
         RegistryClient(access, LOCAL, first_delay_seconds=0.001).tags([], [])
 
 
-async def test_private_addresses_need_the_permission_of_the_installation(
+async def test_private_address_is_rejected_unless_the_installation_allows_it(
     fake: FakeRegistry,
 ) -> None:
     client = fake_client(fake, AllowedTargets())

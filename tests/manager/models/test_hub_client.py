@@ -203,13 +203,13 @@ WHOLE = CHUNKED + b"a\r\n0123456789\r\n"
         ),
     ],
 )  # fmt: skip
-async def test_lies_of_a_server_end_the_download(
+async def test_download_ends_if_the_response_is_endless_or_contradicts_the_file(
     start: bytes, repeated: bytes, problem: str
 ) -> None:
     found = bytearray()
     file = RemoteFile("model.bin", 10, hashlib.sha256(b"0123456789").hexdigest())
     async with serve_bytes(start, repeated) as url, asyncio.timeout(30):
-        # Only the endless trailer is to reach the time limit, even on a slow machine.
+        # Only the endless trailer must reach the time limit, even on a slow machine.
         end_seconds = 20 if problem else 0.1
         client = HubClient(url, "", LOCAL, first_delay_seconds=0.001, end_seconds=end_seconds)
 
@@ -227,8 +227,8 @@ async def test_lies_of_a_server_end_the_download(
             assert found == b"0123456789"
 
 
-async def test_name_that_changes_its_address_is_not_followed(hub: ModelHub) -> None:
-    """The address that was checked is the one that is connected to (DNS rebinding)."""
+async def test_download_uses_the_checked_address_if_the_name_then_changes(hub: ModelHub) -> None:
+    """Otherwise, a name could resolve to a forbidden address after the check (DNS rebinding)."""
     lookups: list[str] = []
 
     def look_up(host: str, port: int) -> list[str]:

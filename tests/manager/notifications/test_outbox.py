@@ -18,6 +18,8 @@ from bai_services.core.notifications.events import (
     budget_warning,
     session_preempted,
 )
+from bai_services.core.scheduling.preemption.plan import Rule
+from bai_services.core.scheduling.preemption.texts import preemption_text
 from bai_services.core.sessions.lifecycle import Event as Change
 from bai_services.core.sessions.lifecycle import Result
 from bai_services.db.notifications.events import EventStore
@@ -106,6 +108,39 @@ async def test_owner_is_notified_of_a_session_that_starts_again(world: World, ap
     ]
 
 
+@pytest.mark.both_databases
+async def test_owner_is_notified_when_a_preempted_session_runs_again(
+    world: World, api: Api
+) -> None:
+    await step(world)
+    key = await create_session(api, "lab-one")
+    lifecycle = world.manager.lifecycle
+    start = (Change.PLACED, Change.DISPATCHED, Change.PREPARED, Change.STARTED)
+    text = preemption_text(Rule.PRIORITY, "default", 10)
+    stopped = TextTemplate.STOPPED_THROUGH_HUB.text()
+    for change in start:
+        await lifecycle.apply(key, change)
+    # The latest stop counts: after the loss of its agent, the session is only running.
+    for stop in (Change.PREEMPTED, Change.AGENT_LOST):
+        await lifecycle.apply(key, stop, text, is_requeued_at_end=True)
+        await lifecycle.apply(key, Change.EXITED, stopped)
+        for change in start:
+            await lifecycle.apply(key, change)
+    await step(world)
+    assert sorted(await inbox(world, "user")) == [
+        ("session-requeued", "session lab-one starts again, because its agent was lost"),
+        ("session-running", "session lab-one is running"),
+        ("session-running", "session lab-one is running"),
+        ("session-runs-again", "session lab-one runs again after its preemption"),
+    ]
+    steps = (await (await api.client("user")).get(f"/sessions/{key}/history"))["items"]
+    # The history has the reason of the stop once.
+    assert [(one["event"], one["reason"]) for one in steps if one["reason"]][:2] == [
+        ("preempted", str(text)),
+        ("requeued", "returned to the queue"),
+    ]
+
+
 async def test_session_that_its_owner_stops_is_not_reported(world: World, api: Api) -> None:
     await step(world)
     key = await create_session(api, "lab-one")
@@ -164,7 +199,10 @@ async def test_digest_is_one_mail_in_the_language_and_time_zone_of_the_user(
     await world.manager.mails.step()
     (mail,) = mail_server.to(USER)
     assert mail.subject == "bai-hub: 세션 곧 중지"
-    assert "lab 세션이 2026-11-26 12:05 (Asia/Seoul)에 중지됩니다: 키페어 정책 default" in mail.text
+    assert (
+        "lab 세션이 2026-11-26 12:05 (Asia/Seoul)에 중지됩니다: 사용하지 않는 시간은 최대 1h"
+        in mail.text
+    )
     world.clock.now = datetime(2026, 11, 26, 23, 59, tzinfo=UTC)
     await step(world)
     assert len(mail_server.to(USER)) == 1

@@ -113,7 +113,9 @@ async def test_rule_is_in_the_time_zone_of_the_schedule(scheduled: Scheduled) ->
 
 
 @pytest.mark.parametrize(("catch_up", "runs"), [("skip", 0), ("last", 1), ("all", 4)])
-async def test_missed_starts(scheduled: Scheduled, catch_up: str, runs: int) -> None:
+async def test_missed_starts_create_runs_according_to_catch_up(
+    scheduled: Scheduled, catch_up: str, runs: int
+) -> None:
     await scheduled.create(catch_up=catch_up)
     await scheduled.step_after(4 * 60 + 30)
     await scheduled.step_after(1)

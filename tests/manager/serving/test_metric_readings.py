@@ -45,7 +45,7 @@ class Clock:
         return self.now
 
 
-async def test_metric_of_a_replica_is_read_again_and_becomes_old() -> None:
+async def test_metric_of_a_replica_is_read_again_and_expires() -> None:
     clock, page, secrets = Clock(), "tokens_total 100\nrunning 2\n", ReplicaSecrets(b"key")
     received = []
 
@@ -102,7 +102,9 @@ async def test_redirects_of_replicas_are_not_followed() -> None:
         (None, "the Prometheus server cannot be reached"),
     ],
 )
-async def test_result_of_a_query(body: str | None, result: float | str) -> None:
+async def test_query_returns_its_result_or_its_problem(
+    body: str | None, result: float | str
+) -> None:
     clock, queries = Clock(), []
 
     def respond(request: web.Request) -> web.Response:
@@ -124,6 +126,6 @@ async def test_result_of_a_query(body: str | None, result: float | str) -> None:
         await readings.close()
 
 
-async def test_query_needs_a_server() -> None:
+async def test_query_without_a_prometheus_server_returns_the_setting_to_configure() -> None:
     readings = MetricReadings(ReplicaSecrets(b"key"), "", Clock())
     assert "BAI_PROMETHEUS_URL" in str(readings.of_query("e", "owner", "up"))

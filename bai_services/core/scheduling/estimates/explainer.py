@@ -15,6 +15,7 @@ from ..other_groups import in_group, would_start
 from ..placement import Request
 from ..queue.explain import (
     ACCOUNT,
+    BUDGET,
     DEPENDENCIES,
     GROUP,
     MAINTENANCE,
@@ -23,6 +24,7 @@ from ..queue.explain import (
     POLICY,
     RESERVATION,
     RESOURCES,
+    blocked,
     capacity_reason,
     delaying,
     inactive,
@@ -144,7 +146,7 @@ def _checks(
 ) -> tuple[Reason, ...]:
     """Return every check in the order of evaluation, passed or failed."""
     checks = [
-        _account(pending),
+        *_account(pending),
         _group(group_queue),
         _dependencies(pending),
         _not_before(queue, pending),
@@ -169,10 +171,13 @@ def _checks(
     return tuple(checks)
 
 
-def _account(pending: PendingSession) -> Reason:
-    if pending.blocked_reason is not None:
-        return reason(ACCOUNT, pending.blocked_reason)
-    return reason(ACCOUNT, TextTemplate.ACCOUNTS_ACTIVE.text(), passed=True)
+def _account(pending: PendingSession) -> list[Reason]:
+    """Return the check of the account, and that of the budget if the budget is spent."""
+    failed = [] if pending.blocked_reason is None else [blocked(pending.blocked_reason)]
+    if any(check["check"] == ACCOUNT for check in failed):
+        return failed
+    # The budget is checked last, so the account is active.
+    return [reason(ACCOUNT, TextTemplate.ACCOUNTS_ACTIVE.text(), passed=True), *failed]
 
 
 def _group(group_queue: GroupQueue) -> Reason:
@@ -260,9 +265,9 @@ class _SuggestionFinder:
         self._failed = [check for check in checks if not check["passed"]]
 
     def find(self, choices: Choices) -> tuple[Suggestion, ...]:
-        """Return suggestions; none if the account, dependencies or start time prevent the start."""
+        """Return suggestions; none if account, budget, dependencies or time prevent a start."""
         kinds = {check["check"] for check in self._failed}
-        if kinds & {ACCOUNT, DEPENDENCIES, NOT_BEFORE}:
+        if kinds & {ACCOUNT, BUDGET, DEPENDENCIES, NOT_BEFORE}:
             return ()
         suggestions: list[Suggestion] = []
         if kinds & {GROUP, MAINTENANCE, RESOURCES, ORDER, RESERVATION}:

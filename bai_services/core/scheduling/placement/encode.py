@@ -29,12 +29,14 @@ class NameTable:
         self.families = {name: i for i, name in enumerate(families)}
         self.models = {name: i for i, name in enumerate(models)}
         self._labels: dict[str, int] = {}
+        self._hosts: dict[str, int] = {}
         self._kinds: dict[tuple[bytes, bytes], int] = {}
 
     def copy(self) -> NameTable:
         """Return an independent copy; names added later are numbered separately."""
         other = NameTable(list(self.families), list(self.models))
         other._labels, other._kinds = dict(self._labels), dict(self._kinds)
+        other._hosts = dict(self._hosts)
         return other
 
     def family(self, name: str) -> int:
@@ -50,6 +52,17 @@ class NameTable:
     def kind(self, row: Ints, facts: Ints) -> int:
         """Return the number of an agent's kind, which is equal for equal static facts."""
         return self._kinds.setdefault((row.tobytes(), facts.tobytes()), len(self._kinds))
+
+    def hosts(self, names: Sequence[str]) -> int:
+        """Return a bit mask of storage hosts.
+
+        All hosts after the first 62 share a bit, so if one of them does not work on an agent, none
+        of them is used there.
+        """
+        mask = 0
+        for name in names:
+            mask |= 1 << min(self._hosts.setdefault(name, len(self._hosts)), 62)
+        return mask
 
     def mask(self, models: Sequence[str]) -> int:
         """Return a bit mask of models; ANY if ``models`` is empty.
@@ -97,6 +110,7 @@ def write_agent(columns: Columns, n: int, agent: AgentState, names: NameTable) -
     row[c.ARCHITECTURE] = names.label(agent.architecture)
     row[c.ENGINE] = names.label(agent.engine)
     row[c.DRIVER] = driver_number(agent.cuda_driver)
+    row[c.STORAGE] = names.hosts(agent.unusable_hosts)
     row[c.HAS_GRAPH] = any(link >= 0 for link in links) or len(set(numas)) > 1
     columns.free[n] = 0
     columns.facts[n] = c.ANY
@@ -176,6 +190,7 @@ def encode_request(request: Request, names: NameTable) -> Ints:
     row[c.ENGINE] = c.ANY if request.engine is None else names.label(request.engine)
     if any(family_of(slot) == _CUDA for slot, _ in needs):
         row[c.DRIVER] = driver_number(request.min_cuda_driver)
+    row[c.STORAGE] = names.hosts(request.storage_hosts)
     row[c.MAY_FRAGMENT] = request.allow_fragmentation
     row[c.IS_FILL] = request.strategy == Strategy.FILL
     models = names.mask(request.device_models)

@@ -29,6 +29,8 @@ class AgentState:
     is_schedulable: bool = True
     # The newest CUDA version that the agent's driver supports, such as "12.4"; empty if unknown.
     cuda_driver: str = ""
+    # The storage hosts that do not work there; no session with folders on them is placed.
+    unusable_hosts: tuple[str, ...] = ()
 
     def free(self, slot: str, limit: int = MAX_AMOUNT) -> int:
         """Return the largest amount of ``slot``, at most ``limit``, that one session could have on
@@ -44,9 +46,16 @@ class AgentState:
         return replace(self, used={}, devices=devices)
 
     def fully_available(self) -> AgentState:
-        """Return the agent empty, alive and schedulable, with all devices healthy."""
+        """Return the agent empty, alive and schedulable, with all devices and storage hosts."""
         devices = tuple(d.fully_available() for d in self.devices)
-        return replace(self, used={}, devices=devices, is_alive=True, is_schedulable=True)
+        return replace(
+            self,
+            used={},
+            devices=devices,
+            is_alive=True,
+            is_schedulable=True,
+            unusable_hosts=(),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,8 @@ class Request:
     device_models: tuple[str, ...] = ()
     # Ids of the advance reservations whose parts of agents must stay free (``Placer.withhold``).
     beside: tuple[str, ...] = ()
+    # The storage hosts with the folders of the session; sorted.
+    storage_hosts: tuple[str, ...] = ()
 
 
 class Placement(NamedTuple):

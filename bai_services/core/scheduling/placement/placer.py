@@ -46,8 +46,8 @@ _POLICY_NUMBERS = MappingProxyType(
 )
 # Initial number of rows for requests with cached scores.
 _INITIAL_ROWS = 64
-# When all rows are used, the cache grows for a new request up to this number of scores. At this
-# size, the new request replaces the oldest one.
+# Maximum number of cached scores. When all rows are used, the cache grows up to this size; then a
+# new request replaces the oldest one.
 _MAX_SCORES = 8_000_000
 # Maximum number of discarded forks that are stored for reuse.
 _MAX_SPARE_FORKS = 2

@@ -29,19 +29,32 @@ def explain(
     group = request.resource_group
     if not agents:
         return Refusal(TextTemplate.NO_AGENT.text(group=group))
-    able = _suitable_agents(agents, columns, request, row)
+    suitable = _suitable_agents(agents, columns, request, row)
+    works = _has_storage(columns, row)
+    able = suitable & works
     if not able.any():
         return Refusal(
             _explain_no_suitable_agent(agents, columns, request, row), agents=len(agents)
         )
-    count = int(able.sum())
+    text, shortages = _explain_shortage(columns, able, request, row, fitting)
+    if without := int((suitable & ~works).sum()):
+        hosts = _failing_hosts(agents, request, suitable)
+        text = TextTemplate.ALSO_WITHOUT_STORAGE.text(text, count=without, names=hosts)
+    return Refusal(text, shortages, int(able.sum()))
+
+
+def _explain_shortage(
+    columns: Columns, able: Mask, request: Request, row: Ints, fitting: int
+) -> tuple[CodedText, tuple[Shortage, ...]]:
+    """Return why no agent in ``able`` has the free capacity for a request."""
+    group = request.resource_group
     if fitting:
-        text = TextTemplate.KERNELS_FIT.text(group=group, fitting=fitting, kernels=request.kernels)
-        return Refusal(text, (), count)
+        kernels = request.kernels
+        return TextTemplate.KERNELS_FIT.text(group=group, fitting=fitting, kernels=kernels), ()
     shortages = _shortages(columns, able, request, row)
     if shortages:
         text = TextTemplate.SHORTAGES.text(*(s.text for s in shortages), group=group)
-        return Refusal(text, tuple(shortages), count)
+        return text, tuple(shortages)
     kernels, slots = int(row[c.KERNELS]), str(request.slots)
     if kernels > 1:
         text = TextTemplate.NO_SINGLE_AGENT_FOR_KERNELS.text(
@@ -49,7 +62,7 @@ def explain(
         )
     else:
         text = TextTemplate.NO_SINGLE_AGENT.text(group=group, slots=slots)
-    return Refusal(text, (), count)
+    return text, ()
 
 
 def _matches(columns: Columns, row: Ints) -> tuple[Mask, Mask]:
@@ -65,12 +78,31 @@ def _matches(columns: Columns, row: Ints) -> tuple[Mask, Mask]:
 def _suitable_agents(
     agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints
 ) -> Mask:
-    """Return a mask of the agents that could run the request with enough free resources."""
+    """Return a mask of the agents that could run the request with enough free resources, if its
+    folders work there.
+    """
     fits, has_driver = _matches(columns, row)
     able: Mask = (columns.agents[:, c.OPEN] == 1) & fits & has_driver
     if request.designated_agents and request.designation == Designation.STRICT:
         able &= np.array([agent.id in request.designated_agents for agent in agents])
     return able
+
+
+def _has_storage(columns: Columns, row: Ints) -> Mask:
+    """Return a mask of the agents on which the storage hosts of the request work."""
+    works: Mask = columns.agents[:, c.STORAGE] & row[c.STORAGE] == 0
+    return works
+
+
+def _failing_hosts(agents: Sequence[AgentState], request: Request, among: Mask) -> str:
+    """Return the storage hosts of the request that do not work on some of the agents."""
+    failing = {
+        name
+        for agent, is_among in zip(agents, among, strict=True)
+        if is_among
+        for name in agent.unusable_hosts
+    }
+    return ", ".join(name for name in request.storage_hosts if name in failing)
 
 
 def _explain_no_suitable_agent(
@@ -93,7 +125,12 @@ def _explain_no_suitable_agent(
         parts.append(
             TextTemplate.AGENTS_WITH_OLD_DRIVER.text(count=old, cuda=request.min_cuda_driver)
         )
-    rest = int((is_open & fits & has_driver).sum())
+    could = is_open & fits & has_driver
+    works = _has_storage(columns, row)
+    if without := int((could & ~works).sum()):
+        hosts = _failing_hosts(agents, request, could)
+        parts.append(TextTemplate.AGENTS_WITHOUT_STORAGE.text(count=without, names=hosts))
+    rest = int((could & works).sum())
     if rest:
         names = ", ".join(request.designated_agents)
         parts.append(TextTemplate.AGENTS_NOT_DESIGNATED.text(count=rest, names=names))

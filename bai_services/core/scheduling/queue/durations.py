@@ -12,8 +12,8 @@ from .model import Certainty, PendingSession, RunningSession
 
 # Number of latest run times that are stored for each kind.
 WINDOW = 256
-# For a running session, only ended sessions that ran longer than its elapsed time are considered.
-# This is the minimum number of them for a prediction.
+# Minimum number of ended sessions for a prediction. For a running session, only ended sessions that
+# ran longer than its elapsed time count.
 _MIN_SAMPLES = 5
 
 

@@ -17,6 +17,7 @@ from .model import PauseIfBusy, PendingSession, Reason, Reservation, announced_s
 from .shape import Shape
 
 ACCOUNT = "account"
+BUDGET = "budget"
 GROUP = "resource-group"
 DEPENDENCIES = "dependencies"
 NOT_BEFORE = "not-before"
@@ -52,11 +53,16 @@ def reason(check: str, text: CodedText, passed: bool = False, **facts: Any) -> R
     }
 
 
+def blocked(text: CodedText) -> Reason:
+    """Return the failed check of a session with ``blocked_reason``."""
+    return reason(BUDGET if text.code == TextTemplate.BUDGET_SPENT.code else ACCOUNT, text)
+
+
 def blocked_reasons(pending: PendingSession) -> tuple[Reason, ...]:
     """Return why a session is excluded from passes."""
     reasons = []
     if pending.blocked_reason is not None:
-        reasons.append(reason(ACCOUNT, pending.blocked_reason))
+        reasons.append(blocked(pending.blocked_reason))
     if pending.unmet_dependencies is not None:
         reasons.append(reason(DEPENDENCIES, pending.unmet_dependencies))
     if not reasons and pending.not_before is not None:
@@ -70,8 +76,8 @@ def blocked_reasons(pending: PendingSession) -> tuple[Reason, ...]:
 def explain_group(group_queue: GroupQueue, pause_if_busy: PauseIfBusy = no_op) -> None:
     """Set the reasons of every shape of a group after a pass.
 
-    All sessions of a shape share their reasons, except a session with a reservation: reservations
-    change often.
+    All sessions of a shape share their reasons, except a session with a reservation, because
+    reservations change often.
     """
     group_queue.capacity_reasons = {
         handle: _capacity_reasons(group_queue, handle, pause_if_busy)
@@ -222,7 +228,7 @@ def reserved(reservation: Reservation) -> Reason:
         RESERVATION,
         TextTemplate.RESERVED_AT_UNKNOWN_TIME.text()
         if at is None
-        else TextTemplate.RESERVED.text(starts_at=at),
+        else TextTemplate.RESERVED.text(),
         passed=True,
         session_id=reservation.session_id,
         starts_at=at,

@@ -71,8 +71,8 @@ class GroupPass:
         self._capped: tuple[int, int] | None = None
         self._plans = GroupPlans(group_queue, now)
         self.preemption: Preemption | None = None  # the new plan of this pass
-        # Whether a member of a reservation has started on a part of it, so that other sessions may
-        # fit beside the rest that did not fit before.
+        # Whether a member of a reservation has started on a reserved part. Sessions that did not
+        # fit before may now fit beside the unused rest.
         self.has_used_parts = False
         self._started: dict[Shape, int] = {}
         # Whether sessions have been charged since the current turns were selected.

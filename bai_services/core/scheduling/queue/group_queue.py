@@ -30,8 +30,8 @@ from .reserved_parts import ReservedParts
 from .selection import Selection
 from .shape import Shape, ShapeKey, shape_key
 
-# A placer keeps every prepared request. It is therefore replaced when a dropped shape has a handle
-# above this number plus four per remaining shape.
+# A placer never drops a prepared request, so it is replaced when the handle of a dropped shape
+# exceeds this number plus four per remaining shape.
 _MAX_HANDLES = 4096
 
 
@@ -207,7 +207,7 @@ class GroupQueue:
             self.selection.mark_changed(shape)
 
     def end_promise(self, shape: Shape) -> None:
-        """No longer count the amounts of a session with a plan: it starts, or its plan ends."""
+        """Remove the amounts of a planned session from ``shares``: it starts, or its plan ends."""
         if shape.pending.id in self.promised:
             self.promised.remove(shape.pending.id)
             self.shares.add(shape.party[-1], shape.amounts, -1)
@@ -294,7 +294,9 @@ class GroupQueue:
         return list({**self.ending, **with_end}.values())
 
     def withhold_parts(self, now: datetime) -> None:
-        """Keep the reserved parts of agents free for their members, as of now."""
+        """Keep reserved parts of agents free for members of the reservations, as required at
+        ``now``.
+        """
         if self.parts.is_used or self.placer.is_withholding:
             sets = {shape.pending.request.beside for shape in self.shapes.values()}
             self.parts.apply(self.placer, sets, now)

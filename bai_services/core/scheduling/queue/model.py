@@ -252,8 +252,8 @@ class Estimate:
     def announced(self) -> Estimate:
         """Return the estimate as users see it: its start is rounded up to a whole minute.
 
-        Every page and command shows this start. It does not change every second, and all of them
-        show the same.
+        All pages and commands show this start, so that it is equal everywhere and does not change
+        every second.
         """
         return Estimate(announced_start(self.starts_at), self.certainty)
 

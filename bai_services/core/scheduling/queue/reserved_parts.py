@@ -32,7 +32,8 @@ def withheld_on(
     now: datetime,
     beside: Collection[str],
 ) -> Placement | None:
-    """Return what sessions must leave free on an agent now for some reservations; None: nothing.
+    """Return the placement that sessions must leave free on an agent now for some reservations, or
+    None.
 
     ``agent`` includes the usage of ``running``, its sessions. ``parts`` are the reservations of
     parts of the agent. ``beside`` are the ids of reservations of others during which the sessions
@@ -137,8 +138,8 @@ def remaining_parts(
 ) -> dict[str, ResourceSlots]:
     """Return by reservation the booked amounts that its members do not use on an agent.
 
-    The usage of a session that may use several reservations counts for the first one, until this
-    one is used up, then for the next.
+    If a session may use several reservations, its usage counts for the first one until that one is
+    used up, then for the next.
     """
     remaining = {one.id: dict(one.booked) for one in parts}
     for session in sorted(running, key=lambda r: (r.started_at, r.id)):
@@ -219,9 +220,10 @@ def _placed(
     handle = placer.prepare(Request(slots, later.resource_group, later.architecture))
     if not placer.fits(handle):
         return None
-    # Block what is free now on each device and not withheld. Then release one device at a time
-    # until the amounts fit: first devices that are partly in use. The order is the same at all
-    # times, so that reservations with different periods use the same devices.
+    # Block the capacity of each device that is free now and not withheld. Then unblock one device
+    # after the other until the amounts fit, beginning with devices that are partly in use. The
+    # order is the same at all times, so that reservations with different periods use the same
+    # devices.
     free_now = {
         d.id: min(d.free - withheld.get(d.id, 0), then.free)
         for d, then in zip(agent.devices, later.devices, strict=True)
@@ -240,7 +242,7 @@ def _placed(
 
 
 def _withheld_of(device: Device, then: Device, booked: Device) -> tuple[int, int]:
-    """Return the withheld thousandths of a device, and their share if its shares are equal."""
+    """Return the withheld thousandths of a device, and their share if its shares must be equal."""
     taken = booked.used - then.used
     if not taken:
         return max(0, booked.used - device.used), 0
@@ -335,7 +337,7 @@ class ReservedParts:
 
 
 def _phase(parts: Sequence[HeldAgents], now: datetime) -> tuple[tuple[bool, bool], ...]:
-    """Return whether each reservation has started and ended: until this changes, time is no input
-    of the computation.
+    """Return whether each reservation has started and ended. The computation depends on the time
+    only through this result.
     """
     return tuple((now >= one.starts_at, now >= one.ends_at) for one in parts)

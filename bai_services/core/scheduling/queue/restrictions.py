@@ -15,12 +15,13 @@ from .model import GroupState, PendingSession
 def restricted(
     state: GroupState, agent_ids: Collection[str], now: datetime, pending: PendingSession
 ) -> PendingSession:
-    """Return a pending session with its request restricted to agents on which it may start now,
-    beside the parts that are reserved for others.
+    """Return a pending session whose request is restricted to the agents on which it may start now,
+    and to the capacity that is not reserved for others.
 
     ``agent_ids`` are the agents of the resource group.
     """
     original = pending.without_maintenance()
+    agent_ids = _usable(original, agent_ids)
     found = restriction(state.maintenance, agent_ids, now, original.max_run_seconds)
     beside: tuple[str, ...] = ()
     part_text = None
@@ -56,3 +57,15 @@ def restricted(
         request, designated_agents=agents or NO_AGENTS, designation=Designation.STRICT
     )
     return replace(original, request=request, maintenance=found.text, unrestricted=original.request)
+
+
+def _usable(pending: PendingSession, agent_ids: Collection[str]) -> Collection[str]:
+    """Return the agents on which a session may run.
+
+    Maintenance or a reservation of other agents does not affect it, and must not be named as a
+    reason.
+    """
+    wanted = set(pending.request.designated_agents)
+    if not wanted or pending.request.designation is not Designation.STRICT:
+        return agent_ids
+    return wanted.intersection(agent_ids)

@@ -21,7 +21,7 @@ K = TypeVar("K", str, int)
 
 HISTORY = "history"
 CURRENT = "current"
-# The utilization is reported for at most this many intervals of the period.
+# Maximum number of intervals of the period for which the utilization is reported.
 INTERVALS = 96
 # Starts that differ by at most 5 s count as equal: recorded starts include the delay of a pass.
 EQUAL_SECONDS = 5

@@ -55,7 +55,7 @@ GAP_MESSAGES: Mapping[Gap, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class RecordedSession:
-    """A session of the record.
+    """A recorded session.
 
     ``placed_at`` is the time of the last placement; None: never placed, or pending again.
     ``freed_at`` is the time at which the resources were released; None: still in use. ``ended_at``

@@ -38,7 +38,7 @@ EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _SAMPLES = 1000
 # Maximum number of latest requests from which the mix is learned, as in the manager.
 _RECENT = 2000
-# Progress is reported at most once per this fraction of the replay.
+# Minimum fraction of the replay between two reports of progress.
 _PROGRESS_STEP = 0.01
 
 

@@ -13,7 +13,7 @@ from itertools import islice
 from ...wall_clock import instant_of
 from .rules import Rule
 
-# A rule that does not apply within this time never applies: 29 February can be 8 years away.
+# Time within which every rule that can apply does apply: 29 February can be 8 years away.
 HORIZON_DAYS = 9 * 366
 _DAY = timedelta(days=1)
 
@@ -36,7 +36,7 @@ def occurrences(rule: Rule, zone: tzinfo, after: datetime) -> Iterator[datetime]
             for minutes in rule.times:
                 wall = datetime.combine(day, time(minutes // 60, minutes % 60))
                 instant = instant_of(wall, zone)
-                # Several times in one gap are one occurrence.
+                # Several times in one gap count as one occurrence.
                 if instant > last:
                     last, end = instant, day + HORIZON_DAYS * _DAY
                     yield instant

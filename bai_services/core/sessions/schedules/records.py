@@ -18,10 +18,10 @@ DEFAULT_CATCH_UP_MINUTES = 30
 GRACE = timedelta(minutes=2)
 # Number of next starts shown for a schedule.
 SHOWN_STARTS = 5
-# Runs are removed after this time; for each schedule, only the newest ``MAX_RUNS`` are kept.
+# Time after which runs are removed; of each schedule, only the newest ``MAX_RUNS`` are kept.
 RUNS_KEPT_FOR = timedelta(days=90)
 MAX_RUNS = 100
-# Users see a notice this long before a schedule stops a session.
+# Time between the notice to users and the stop of a session by a schedule.
 STOP_NOTICE = timedelta(minutes=15)
 
 

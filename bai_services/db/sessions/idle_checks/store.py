@@ -42,8 +42,8 @@ from .results import CHECK_COLUMNS, Key, StoredCheck, checker_of, read_checks
 
 # CPU amounts are integers in thousandths of a core.
 _CORE = 1000
-# Maximum number of injections per query, because injections are large: of kernels, or in
-# ``recorded`` of sessions.
+# Maximum number of kernels (in ``recorded``: of sessions) per query, because each row contains an
+# injection, which is large.
 _KERNELS_PER_QUERY = 100
 # Maximum number of sessions per query, to avoid blocking the event loop.
 _SESSIONS_PER_QUERY = 500
@@ -157,7 +157,7 @@ class IdleCheckStore:
             ]
 
     async def stored(self) -> list[StoredCheck]:
-        """Return all results, except those that `write` has reset until their session runs."""
+        """Return all results, except reset ones (see ``write``) whose session does not run yet."""
         is_reset = sa.and_(
             sessions.c.status.in_(_RUNS_LATER),
             session_idle_checks.c.status == CheckStatus.NOT_CHECKED,
@@ -309,7 +309,7 @@ class IdleCheckStore:
             If no checker of the session allows its exclusion.
         """
         async with self._db.write() as tx:
-            # Not from the results, which do not exist before the first check of the session.
+            # Read the bindings, because there are no results before the first check of the session.
             row = (await tx.execute(_OF_SESSION, {"id": session_id})).one_or_none()
             applied = () if row is None else _applied(row, await _bound_checkers(tx), {})
             open_to_users = [each for each in applied if each.checker.settings.allows_exclusion]

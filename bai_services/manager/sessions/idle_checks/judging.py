@@ -139,7 +139,8 @@ class IdleJudging:
         sessions = await self._store.running() if await self._store.has_bindings() else []
         if self._is_new and await self._clock_was_set_back(now):
             self._trusted_since = now
-            # Otherwise these samples would count later, when the clock reaches their times.
+            # Delete samples in the future: they would count later, when the clock reaches their
+            # times.
             await self._samples.delete_from(FINE, now + _SAMPLE_TOLERANCE)
         self._is_new = False
         # Read at each step, because users may keep sessions alive or exclude them between steps.
@@ -298,7 +299,7 @@ class IdleJudging:
         )
 
     async def _stop_due(self, due: Mapping[str, tuple[RunningSession, list[Judgement]]]) -> _Stops:
-        """Stop sessions, unless they must no longer be stopped."""
+        """Stop due sessions, unless users have changed their idle checks in the meantime."""
         stops = _Stops()
         for session, judgements in due.values():
             first = strictest(judgements)

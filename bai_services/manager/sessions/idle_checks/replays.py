@@ -152,9 +152,9 @@ class IdleReplays:
 
 
 def _affordable(
-    sessions: Sequence[RecordedSession], grid: Grid, most: int
+    sessions: Sequence[RecordedSession], grid: Grid, max_samples: int
 ) -> list[RecordedSession]:
-    """Return the sessions that have at most ``most`` samples in total, in the given order.
+    """Return the first sessions that together have at most ``max_samples`` samples.
 
     A session that would exceed the maximum is skipped, for example one with 256 kernels that ran
     for 30 days.
@@ -164,8 +164,8 @@ def _affordable(
         begin, end = max(grid.start, session.started_at), min(grid.end, session.ended_at)
         intervals = max((end - begin).total_seconds(), 0) // grid.interval_seconds + 1
         samples = int(intervals) * len(session.kernels)
-        if samples <= most:
-            most -= samples
+        if samples <= max_samples:
+            max_samples -= samples
             chosen.append(session)
     return chosen
 

@@ -27,7 +27,8 @@ class DependencyResolver:
         Raises
         ------
         InvalidRequest
-            If two sessions have the same name, one has too many dependencies, or there is a cycle.
+            If two sessions have the same name, if one has too many dependencies, or if there is a
+            cycle.
         """
         self._sessions = sessions
         self._keys = [list(dict.fromkeys(each)) for each in keys]

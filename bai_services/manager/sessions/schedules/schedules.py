@@ -12,6 +12,7 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.coded_text import CodedText
 from bai_services.core.errors import Forbidden, InvalidRequest
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.operations.periods import require_not_past
 from bai_services.core.record_fields import fields_of
 from bai_services.core.sessions.rules import check_session_name
 from bai_services.core.sessions.schedules.occurrences import next_occurrences
@@ -98,6 +99,7 @@ class Schedules:
             "overlap": Overlap(spec.get("overlap", Overlap.SKIP)),
         }
         await self._check(caller, values)
+        require_not_past(values["valid_until"], self._clock(), "valid_until")
         values["next_start_at"] = next_start(values, self._clock())
         entry = self._audit.entry(
             caller,
@@ -134,6 +136,8 @@ class Schedules:
             check_session_name(after["name"])
             await self._check(caller, after)
         now = self._clock()
+        if after["valid_until"] != row.valid_until:
+            require_not_past(after["valid_until"], now, "valid_until")
         if values.keys() & _TIMES:
             values["next_start_at"] = next_start(after, now)
         stops: dict[str, datetime | None] = {}

@@ -1,4 +1,4 @@
-"""Record the activity of sessions, on which their idle timeout depends."""
+"""Record the activity of sessions, which restarts their idle timeout."""
 
 from __future__ import annotations
 

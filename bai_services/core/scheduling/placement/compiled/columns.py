@@ -29,10 +29,11 @@ PRICED, FGD, BEST_FIT, PACK, SPREAD, ROUND_ROBIN, RANDOM = range(7)
 
 # Columns of an agent. CPU, MEM: free capacity in millicores and bytes. OPEN: 1 if it is alive and
 # schedulable. ARCHITECTURE, ENGINE: numbers of the names (``NameTable.label``). DRIVER: see
-# ``driver_number``. HAS_GRAPH: 1 if the links of its devices are known, or the devices belong to
+# ``driver_number``. STORAGE: bits of the storage hosts that do not work there (see
+# ``NameTable.hosts``). HAS_GRAPH: 1 if the links of its devices are known, or the devices belong to
 # several NUMA nodes. KIND: equal for agents with equal static facts.
-CPU, MEM, OPEN, ARCHITECTURE, ENGINE, DRIVER, HAS_GRAPH, KIND = range(8)
-AGENT_WIDTH = 8
+CPU, MEM, OPEN, ARCHITECTURE, ENGINE, DRIVER, STORAGE, HAS_GRAPH, KIND = range(9)
+AGENT_WIDTH = 9
 # Facts of a device. CAPACITY, MIN_SHARE, MAX_SHARE: thousandths; MAX_SHARE is 0 if no share can be
 # allocated. FAMILY, MODEL: numbers of the names (``NameTable``). NUMA, LINK: numbers of the NUMA
 # node and of the link group; -1: unknown. IN_FORCE: the share that all sessions on the device must
@@ -50,13 +51,14 @@ SUMS_WIDTH = 2
 ONLY_FAMILY, DEVICE_COUNT, WHOLE_COUNT, TOTAL_FREE, STATE_HASH = range(5)
 TALLIES_WIDTH = 5
 MIXED = -2
-# Columns of a shape. CPU, MEM, ARCHITECTURE, ENGINE and DRIVER have the same indices as for an
-# agent; CPU and MEM are the amounts of one kernel.
+# Columns of a shape. CPU, MEM, ARCHITECTURE, ENGINE, DRIVER and STORAGE have the same indices as
+# for an agent; CPU and MEM are the amounts of one kernel, and STORAGE has the bits of the storage
+# hosts with its folders.
 # KERNELS: the number of kernels that are placed together on one agent. MAY_FRAGMENT: see
 # ``Request.allow_fragmentation``. IS_FILL: 1 for the strategy FILL. NEED_COUNT: number of needs.
 # From NEED_START on: NEED_WIDTH columns for each requested device slot, at most MAX_NEEDS.
-KERNELS, MAY_FRAGMENT, IS_FILL, NEED_COUNT = 6, 7, 8, 9
-NEED_START, NEED_WIDTH = 10, 4
+KERNELS, MAY_FRAGMENT, IS_FILL, NEED_COUNT = 7, 8, 9, 10
+NEED_START, NEED_WIDTH = 11, 4
 # Columns of a need. NEED_AMOUNT: whole devices if NEED_WHOLE is 1, thousandths of a device if it is
 # 0. NEED_MODELS: bit mask of the accepted models; ANY: all models.
 NEED_FAMILY, NEED_WHOLE, NEED_AMOUNT, NEED_MODELS = range(4)

@@ -44,6 +44,7 @@ from .columns import (
     PRICED,
     SPREAD,
     STATE_HASH,
+    STORAGE,
     TOTAL_FREE,
     TYPICAL_CPU,
     TYPICAL_DEVICES,
@@ -358,7 +359,8 @@ def pick_share(columns, costs, policy, n, free, shape, i, picks, at, kernel):  #
 
 @inlined
 def may_run(columns, n, shape):  # type: ignore[no-untyped-def]
-    """Return whether the state, cpu, mem, architecture, engine and driver of an agent suit a shape.
+    """Return whether the state, cpu, mem, architecture, engine, driver and storage hosts of an
+    agent suit a shape.
 
     Devices are not checked.
     """
@@ -370,6 +372,7 @@ def may_run(columns, n, shape):  # type: ignore[no-untyped-def]
         and agents[n, ARCHITECTURE] == shape[ARCHITECTURE]
         and (shape[ENGINE] == ANY or agents[n, ENGINE] == shape[ENGINE])
         and (agents[n, DRIVER] == ANY or agents[n, DRIVER] >= shape[DRIVER])
+        and agents[n, STORAGE] & shape[STORAGE] == 0
     )
 
 

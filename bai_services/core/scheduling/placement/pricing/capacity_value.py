@@ -1,5 +1,5 @@
-"""Capacity values: how many of an agent's free devices future requests are expected to use, given
-its free cpu and memory.
+"""Capacity values: the expected number of an agent's free devices that future requests will use,
+given its free cpu and memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .prices import Pattern
 
 # Discount factor for each request that is skipped because a later request has more value.
 SKIP_DISCOUNT = 0.93
-# A request for at least this many thousandths of a device counts as a request for all of it.
+# Minimum thousandths of a device that count as a request for the whole device.
 _NEARLY_WHOLE = 800
 # Number of cpu and memory combinations that are drawn for each way to fill a device with shares.
 _DRAWS = 8

@@ -11,7 +11,7 @@ from ....resources import CPU, MEM, SHARE_STEP, SHARE_UNIT, family_of
 from ...placement_options import Mode
 from ..model import AgentState, Request
 
-# With fewer requests than this, the learned mix is blended with the default mix.
+# Number of requests below which the learned mix is blended with the default mix.
 _MIN_OWN_REQUESTS = 500
 # Weight of the default mix for a group without requests, in requests.
 _DEFAULT_MIX_WEIGHT = 50

@@ -28,10 +28,10 @@ from .prices import Pattern, remainder_values, share_prices
 MODEL_PRICE_WEIGHT = 0.05
 # Weight of the bonus for wholly free devices.
 WHOLE_DEVICE_WEIGHT = 0.05
-# Scores are rounded to multiples of this number of devices. Nearly equal agents then have equal
-# scores, so the first agent is chosen and agents are filled in order.
+# Step, in devices, to which scores are rounded. Nearly equal agents then have equal scores, so the
+# first agent is chosen and agents are filled in order.
 QUANTUM = 0.04
-# fgd considers the most frequent requests, up to this fraction of all requests.
+# Fraction of all requests that fgd considers, the most frequent ones first.
 _TYPICAL_FRACTION = 0.95
 # Sizes of the bins of capacity values, in millicores and bytes. If the largest agent of the group
 # exceeds the regular size, the bins are larger by a whole factor.

@@ -36,7 +36,7 @@ _LOADS = (0.9, 1.0, 1.1)
 _MEAN_RUNTIMES = 5
 # Trial with departures: limits of the number of arrivals, which take precedence over the duration.
 _MIN_ARRIVALS, _MAX_ARRIVALS = 2_000, 40_000
-# A variant replaces the first variant only if its measure is higher by this fraction.
+# Fraction by which the measure of a variant must be higher to replace the first variant.
 _MARGIN = 0.001
 
 # Mean run time of each kind of request, in seconds.

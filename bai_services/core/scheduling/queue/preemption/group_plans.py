@@ -53,8 +53,8 @@ class GroupPlans:
         self.dropped: list[str] = []
 
     def start_planned(self, start: StartPlanned) -> None:
-        """Start planned sessions that fit now, hold the resources of the others, and add sessions
-        with a plan that no longer helps to ``dropped``.
+        """Start planned sessions that fit now, and hold the resources of the others. Add sessions
+        whose plan no longer helps to ``dropped``.
         """
         placer = self._group_queue.placer
         self._held = [

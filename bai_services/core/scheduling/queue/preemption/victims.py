@@ -35,7 +35,7 @@ class Wanted:
     """A pending session that does not fit now."""
 
     request: Request
-    handle: int  # of the request, in the placer
+    handle: int  # handle of the request in the placer
     rank: Rank
     # Running sessions that are not candidates: victims of other plans, and sessions that end soon.
     kept: frozenset[str] = frozenset()

@@ -23,6 +23,7 @@ const EVENTS: Record<NotificationEvent['name'], true> = {
   'session-preempted': true,
   'session-continues': true,
   'session-requeued': true,
+  'session-runs-again': true,
   'run-succeeded': true,
   'run-failed': true,
   'approval-requested': true,

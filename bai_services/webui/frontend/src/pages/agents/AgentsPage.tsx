@@ -8,6 +8,7 @@ import { Devices } from './Devices';
 import { INVITATIONS } from './invitations';
 import { JoinCommand } from './JoinCommand';
 import { MachineLoad } from './MachineLoad';
+import { StorageAlerts } from './StorageProblems';
 
 /** The machines that run sessions, and invitations for adding machines. */
 export function AgentsPage() {
@@ -33,17 +34,20 @@ export function AgentsPage() {
 function AgentDetails({ agent }: { agent: Item }) {
   const { t } = useTranslation();
   return (
-    <Tabs
-      style={{ marginTop: 12 }}
-      items={[
-        { key: 'devices', label: t('agents.devices'), children: <Devices agent={agent} /> },
-        {
-          key: 'sessions',
-          label: t('agents.tab-sessions'),
-          children: <AgentSessions agent={String(agent['id'])} />
-        },
-        { key: 'load', label: t('agents.tab-load'), children: <MachineLoad agent={agent} /> }
-      ]}
-    />
+    <>
+      <StorageAlerts agent={agent} />
+      <Tabs
+        style={{ marginTop: 12 }}
+        items={[
+          { key: 'devices', label: t('agents.devices'), children: <Devices agent={agent} /> },
+          {
+            key: 'sessions',
+            label: t('agents.tab-sessions'),
+            children: <AgentSessions agent={String(agent['id'])} />
+          },
+          { key: 'load', label: t('agents.tab-load'), children: <MachineLoad agent={agent} /> }
+        ]}
+      />
+    </>
   );
 }

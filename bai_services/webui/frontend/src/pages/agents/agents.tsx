@@ -14,6 +14,7 @@ import {
   percentOf
 } from './facts';
 import { Meter } from './Meter';
+import { StorageTags } from './StorageProblems';
 
 type Slots = Record<string, string>;
 
@@ -151,11 +152,14 @@ export const AGENTS: Entity = {
       key: 'status',
       isSortable: true,
       render: agent => (
-        <Badge
-          className="bai-nowrap"
-          status={COLORS[String(agent['status'])] ?? 'warning'}
-          text={i18next.t(`agents.status-${String(agent['status'])}`)}
-        />
+        <>
+          <Badge
+            className="bai-nowrap"
+            status={COLORS[String(agent['status'])] ?? 'warning'}
+            text={i18next.t(`agents.status-${String(agent['status'])}`)}
+          />
+          <StorageTags agent={agent} />
+        </>
       )
     },
     { key: 'schedulable', isSortable: true },

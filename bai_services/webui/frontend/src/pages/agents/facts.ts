@@ -41,6 +41,8 @@ interface Facts {
 
 export const factsOf = (agent: Item) => (agent['facts'] ?? {}) as Facts;
 export const devicesOf = (agent: Item) => (agent['devices'] ?? []) as Device[];
+export const storageProblemsOf = (agent: Item) =>
+  Object.entries((agent['storage_problems'] ?? {}) as Record<string, string>);
 export const isConnected = (agent: Item) => agent['status'] === 'ALIVE';
 
 export const percentOf = (used: number, total: number) =>
