@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum, unique
 from typing import Any
 
-from .durations import format_duration
+from .duration_text import format_duration
+from .refusal_texts import RefusalText
 
 Value = str | int
 
@@ -538,4 +539,12 @@ REPORTED_ENDS = (
     TextTemplate.KILLED_FROM_OUTSIDE,
 )
 
-_TEMPLATES: Mapping[str, str] = {template.code: template.value for template in TextTemplate}
+_TEMPLATES: Mapping[str, str] = {
+    **{template.code: template.value for template in TextTemplate},
+    **{template.code: template.value for template in RefusalText},
+}
+
+
+def refusal(template: RefusalText, *parts: CodedText, **values: Value) -> CodedText:
+    """Return the text of an error."""
+    return CodedText(template.code, values, parts)

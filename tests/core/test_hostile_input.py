@@ -592,6 +592,7 @@ PARSERS: dict[str, list[Parser]] = {
     "user_input.read_decimal": [user_input.read_decimal],
     "user_input.read_whole": [user_input.read_whole],
     "user_input.shown": [user_input.shown],
+    "user_input.without_user_info": [user_input.without_user_info],
     "folders.vfolders.check_name": [vfolder.check_name],
     "folders.vfolders.is_auto_mounted": [vfolder.is_auto_mounted],
     "folders.vfolders.is_reserved": [vfolder.is_reserved],

@@ -37,8 +37,17 @@ type NewNotice = Omit<Notice, 'at'> & { kind: keyof typeof TYPES };
 
 const keyOf = (session: string, kind: NewNotice['kind']) => `${session}:${kind}`;
 
-/** The notice about the status of a session, or undefined. */
-function noticeOf(session: Session): NewNotice | undefined {
+// The variable that the sessions of pipeline tasks have.
+const RUN_VARIABLE = 'PIPELINE_RUN';
+
+/**
+ * The notice about the status of a session, or undefined. Tasks of pipelines have no notices,
+ * because a run can have 1,000 of them.
+ */
+export function noticeOf(session: Session): NewNotice | undefined {
+  if (RUN_VARIABLE in session.environ) {
+    return undefined;
+  }
   const { id, name, status, exit_code: code } = session;
   const info = statusText(i18next, session);
   if (hasFailed(session)) {
