@@ -3,7 +3,7 @@
 Stored totals get no kind, because they contain sessions of several kinds. Sessions of earlier
 attempts of a task count as batch sessions: only the session of the last attempt is known.
 
-Follows 0079; created 2026-11-28.
+Follows 0077; created 2026-11-28.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0078"
-down_revision = "0079"
+down_revision = "0077"
 
 
 def upgrade() -> None:
