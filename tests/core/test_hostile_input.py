@@ -759,6 +759,7 @@ NOT_FROM_USERS = {
     "audit_chain.check",
     "audit_chain.check_end",
     "audit_chain.entry_hash",
+    "scheduling.maintenance.may_interrupt",
     "scheduling.maintenance.restriction",
     "scheduling.advance_reservations.both",
     "scheduling.advance_reservations.choose_agents",
