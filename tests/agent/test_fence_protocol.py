@@ -1,7 +1,7 @@
-"""Partitions, kills and restarts: a batch session never runs twice at once, and runs in the end.
+"""Partitions, kills and restarts: batch sessions never run twice at once, and finally run.
 
-The fences of the agents with their folders, the times of heartbeats, and the decisions of the
-manager are the real ones. Machines, network and the rest of the manager are a model with a clock.
+``Fence``, ``Folders``, ``HeartbeatTimes``, ``action_for`` and ``has_stopped`` are real. Machines,
+the network and the other parts of the manager are simulated.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ from bai_services.manager.cluster.heartbeat_times import HeartbeatTimes
 SESSION, KERNEL = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DEADLINE, INTERVAL, RETRY_SECONDS = 40, 10, 5
-# A supervisor restarts a killed agent; a response takes at most this time.
-RESTART_SECONDS, RESPONSE_SECONDS = 3, 10
+# Time until a killed agent is restarted.
+RESTART_SECONDS = 3
+# Maximum response time of the manager.
+RESPONSE_SECONDS = 10
 # Longer than the minimum, so that agents are lost before they stop kernels.
 REQUEUE_SECONDS = MIN_REQUEUE_SECONDS + 25
 UPGRADE_SECONDS = 2 * REQUEUE_SECONDS
@@ -86,7 +88,7 @@ class Machine:
         self.folders.remove(SESSION)
 
     async def sign_off(self) -> None:
-        """Stop the agent for an upgrade, which takes longer than its sessions wait."""
+        """Stop the agent for an upgrade of ``UPGRADE_SECONDS``, twice the requeue time."""
         self.down_until = self.world.now + UPGRADE_SECONDS
         if self.is_linked:
             self.world.signed_off.add(self.name)
@@ -116,7 +118,7 @@ class Machine:
                 sent_at = self.fence.now()
                 await self.fence.begin(sent_at)
                 self.in_flight.append((sent_at, now + delay))
-                # The manager may receive it at once or just before it answers.
+                # The manager receives it immediately; only the response is delayed.
                 self.world.receive(self)
 
 
@@ -240,7 +242,7 @@ async def run(operations: list[tuple[Any, ...]], folder: Path, *, heals: bool = 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(OPERATIONS, max_size=25))
-def test_session_never_runs_twice_at_once_and_runs_in_the_end(
+def test_session_never_runs_twice_at_the_same_time_and_finally_runs(
     operations: list[tuple[Any, ...]],
 ) -> None:
     folder = Path(tempfile.mkdtemp(prefix="bai-fence-"))
@@ -256,7 +258,7 @@ def test_session_never_runs_twice_at_once_and_runs_in_the_end(
 CUT: list[tuple[Any, ...]] = [("wait", 20, 0), ("cut", "a1")]
 
 
-def test_partitioned_session_runs_elsewhere_after_the_time_of_its_group(tmp_path: Path) -> None:
+def test_partitioned_session_runs_elsewhere_after_the_requeue_time(tmp_path: Path) -> None:
     operations = [*CUT, ("wait", REQUEUE_SECONDS - INTERVAL - 1, 0)]
     early = asyncio.run(run(operations, tmp_path / "w1", heals=False))
     operations = [*CUT, ("wait", REQUEUE_SECONDS + 3, 0)]

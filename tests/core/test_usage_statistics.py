@@ -88,7 +88,7 @@ def hour_label(hour: int, every: Every, zone: ZoneInfo) -> object:
     st.sampled_from(Every),
     st.sampled_from(["UTC", "Asia/Kolkata", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu"]),
 )
-def test_intervals_are_the_full_hours_of_each_local_day_or_month(
+def test_intervals_group_full_utc_hours_by_local_hour_day_month_or_period(
     hour: int, second: int, length: int, every: Every, name: str
 ) -> None:
     zone = zone_of(name)
@@ -201,7 +201,7 @@ def test_idle_device_is_wasted_and_its_energy_is_counted() -> None:
     assert found.energy == 24_000
 
 
-def test_wait_is_counted_as_session_time() -> None:
+def test_waiting_time_is_recorded_in_the_slot_of_sessions_and_not_as_allocation() -> None:
     totals = HourTotals(0, Prices())
     totals.add(record(WAITING, 1, kernel_id="", started_at=3000))
     [(key, found)] = totals.facts.items()

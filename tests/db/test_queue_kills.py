@@ -1,4 +1,7 @@
-"""After SIGKILL before any statement, a transaction is stored completely or not at all."""
+"""Atomicity of transactions.
+
+A SIGKILL before the first statement or before the commit leaves no partial write.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ async def end(url: str, decisions: Sequence[Decision]) -> None:
     await until_killed(lambda: world.sessions.move(row.id, Event.STOP_REQUESTED, NOW))
 
 
-def test_transactions_are_atomic_if_the_process_is_killed_before_any_statement(
+def test_transactions_are_atomic_if_the_process_is_killed(
     database_url: str,
 ) -> None:
     async def prepare() -> Sequence[Decision]:

@@ -13,7 +13,7 @@ const post = (signal?: AbortSignal) =>
     ...(signal ? { signal } : {})
   });
 
-/** A server that gives these responses, and the bodies that it has received. */
+/** Stub `fetch` with these responses; return the list of received bodies. */
 function server(...responses: Response[]) {
   const received: string[] = [];
   vi.stubGlobal('fetch', async (request: Request) => {
