@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bai_services.agent.engine import Engine
@@ -88,9 +88,14 @@ class Machine:
         self.folders.remove(SESSION)
 
     async def sign_off(self) -> None:
-        """Stop the agent for an upgrade of ``UPGRADE_SECONDS``, twice the requeue time."""
-        self.down_until = self.world.now + UPGRADE_SECONDS
+        """Stop the agent for an upgrade of ``UPGRADE_SECONDS``, twice the requeue time.
+
+        An agent that cannot sign off is started again at once: only then does it stop its kernels
+        in time.
+        """
+        self.down_until = self.world.now + RESTART_SECONDS
         if self.is_linked:
+            self.down_until = self.world.now + UPGRADE_SECONDS
             self.world.signed_off.add(self.name)
             await self.fence.sign_off()
 
@@ -203,6 +208,7 @@ class World:
             assert len(running) <= 1, f"attempts {running} run at the same time at {self.now}"
 
 
+CUT: list[tuple[Any, ...]] = [("wait", 20, 0), ("cut", "a1")]
 MACHINES = st.sampled_from(["a1", "a2"])
 OPERATIONS = st.one_of(
     st.tuples(st.just("wait"), st.integers(1, 90), st.integers(0, RESPONSE_SECONDS)),
@@ -242,6 +248,7 @@ async def run(operations: list[tuple[Any, ...]], folder: Path, *, heals: bool = 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(OPERATIONS, max_size=25))
+@example([*CUT, ("upgrade", "a1")])
 def test_session_never_runs_twice_at_the_same_time_and_finally_runs(
     operations: list[tuple[Any, ...]],
 ) -> None:
@@ -253,9 +260,6 @@ def test_session_never_runs_twice_at_the_same_time_and_finally_runs(
     assert world.status is Status.RUNNING
     assert [m.attempt for m in world.machines.values() if m.attempt is not None] == [world.attempt]
     assert len(set(world.runs)) == len(world.runs), "an attempt was started twice"
-
-
-CUT: list[tuple[Any, ...]] = [("wait", 20, 0), ("cut", "a1")]
 
 
 def test_partitioned_session_runs_elsewhere_after_the_requeue_time(tmp_path: Path) -> None:
@@ -277,8 +281,10 @@ def test_lease_expires_in_time_although_the_agent_restarts(tmp_path: Path) -> No
     assert (world.agent, world.runs) == ("a2", [0, 1])
 
 
-def test_restarted_manager_waits_for_the_whole_time(tmp_path: Path) -> None:
+def test_restarted_manager_waits_the_full_requeue_time_again(tmp_path: Path) -> None:
     operations = [*CUT, ("wait", 40, 0), ("restart manager",), ("wait", REQUEUE_SECONDS - 5, 0)]
+    world = asyncio.run(run(operations, tmp_path / "w0", heals=False))
+    assert (world.status, world.runs) == (Status.RUNNING, [0])
     world = asyncio.run(run([*operations, ("heal", "a1"), ("wait", 1, 0)], tmp_path / "w"))
     # The agent returned before the time was over, and reported the kernel that it had stopped.
     assert world.runs == [0, 1]

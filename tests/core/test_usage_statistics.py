@@ -17,6 +17,7 @@ from bai_services.core.errors import InvalidRequest
 from bai_services.core.sessions.usage_history import Sample
 from bai_services.core.usage.budgets import Mode, is_blocked, reached_percent, spent_percent
 from bai_services.core.usage.model import (
+    DAY,
     HOUR,
     WAITING,
     Dimension,
@@ -125,8 +126,11 @@ def test_parts_cover_an_interval_once(start: int, length: int) -> None:
     interval = Interval(start * HOUR, (start + length) * HOUR)
     parts = parts_of(interval)
     pieces = [*parts.hours, *([parts.days] if parts.days else [])]
-    assert sum(piece.end - piece.start for piece in pieces) == interval.end - interval.start
-    assert all(interval.start <= p.start < p.end <= interval.end for p in pieces)
+    pieces.sort(key=lambda piece: piece.start)
+    starts, ends = [piece.start for piece in pieces], [piece.end for piece in pieces]
+    assert [*starts, interval.end] == [interval.start, *ends]
+    assert all(start < end for start, end in zip(starts, ends, strict=True))
+    assert parts.days is None or parts.days.start % DAY == parts.days.end % DAY == 0
     assert parts.days is not None or length < 47
 
 
