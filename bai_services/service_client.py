@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import ssl
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 from yarl import URL
 
 from bai_services import tracing
@@ -57,8 +58,12 @@ class ServiceClient:
     @property
     def _http(self) -> ClientSession:
         if self._session is None:
-            # Created by the first call, because it is bound to the running event loop.
+            # Created by the first call, because it is bound to the running event loop. By default,
+            # aiohttp uses the certificate authorities that the environment named at its import, but
+            # an agent reads its variables later.
+            is_encrypted = self.url.startswith("https:")
             self._session = ClientSession(
+                connector=TCPConnector(ssl=ssl.create_default_context()) if is_encrypted else None,
                 cookie_jar=DummyCookieJar(),
                 headers={"Authorization": f"Bearer {self._token.value}"},
                 # Proxies configured in the environment are for external hosts, not for this

@@ -8,11 +8,12 @@ from string import Formatter
 import pytest
 
 from bai_services.core.coded_text import TextTemplate
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.i18n.catalogue import LANGUAGES, Translator, pick_language, translator
 
 # The English texts of reasons are in the code, because the manager writes them to the log and the
 # command line shows them.
-REASONS = {f"reasons.{template.code}": template.value for template in TextTemplate}
+REASONS = {f"reasons.{template.code}": template.value for template in (*TextTemplate, *RefusalText)}
 ENGLISH = {**translator("en").texts, **REASONS}
 
 
@@ -72,6 +73,10 @@ def test_language_is_chosen_from_cookie_and_header(
     chosen: str, accept_language: str, expected: str
 ) -> None:
     assert pick_language(chosen, accept_language) == expected
+
+
+def test_codes_of_reasons_and_refusals_differ() -> None:
+    assert len(REASONS) == len(TextTemplate) + len(RefusalText)
 
 
 def test_count_selects_the_plural_form() -> None:

@@ -101,11 +101,12 @@ async def test_certificate_that_is_not_accepted_is_the_reason(
 
 
 async def test_certificate_authority_of_the_environment_is_accepted_also_for_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client_class: type[AnyClient], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The variable is set after the import, as by `bai-agent join --ca-file`."""
     certificate = write_certificate(tmp_path / "tls", "localhost")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
-    async with rest_server(certificate) as url, Client(url, TOKEN) as client:
+    async with rest_server(certificate) as url, client_class(url, TOKEN) as client:
         assert (await client.get("/echo"))["method"] == "GET"
 
 

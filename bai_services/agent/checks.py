@@ -321,6 +321,8 @@ def check_manager(url: str) -> Iterable[Finding]:
         return
     except OSError as problem:
         reason = getattr(problem, "reason", problem)
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            return  # check_certificates reports it
         yield error("manager", f"{url} cannot be reached: {reason}", _URL_REMEDY)
         return
     ended = time.time()
@@ -435,16 +437,16 @@ def check_storage(host: StoragePath, marker: str = "") -> Iterable[Finding]:
     if not path.is_dir():
         yield error(name, f"{path} does not exist", "mount the file system at this path")
         return
-    problem = storage_problem(path, marker, marker)
-    if problem is StorageProblem.NOT_MOUNTED:
+    # The manager could not write the marker to a file system that is also read-only there.
+    if storage_problem(path, "", "") is StorageProblem.READ_ONLY:
+        yield error(name, f"{path} is mounted read-only", "mount it read-write")
+        return
+    if storage_problem(path, marker, marker) is StorageProblem.NOT_MOUNTED:
         yield error(
             name,
             f"{path} is not the file system of the manager",
             "mount the same file system here and on the manager's machine",
         )
-        return
-    if problem is StorageProblem.READ_ONLY:
-        yield error(name, f"{path} is mounted read-only", "mount it read-write")
         return
     if not os.access(path, os.W_OK):
         yield error(name, f"{path} is not writable", "check the owner and the mount options")

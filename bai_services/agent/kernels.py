@@ -23,8 +23,9 @@ _HOSTNAME = re.compile(r"(main|sub)[0-9]{1,4}")
 class Kernel:
     """A kernel on this machine.
 
-    ``exit_code`` is None while the kernel runs, or if the exit code is unknown. ``is_kept``: the
-    kernel is removed, but its home and log remain for the next run of the session.
+    ``exit_code`` is None while the kernel runs, or if the exit code is unknown.
+    ``is_out_of_memory``: a process was killed because of the memory limit. ``is_kept``: the kernel
+    is removed, but its home and log remain for the next run of the session.
     ``fenced_attempt``: the attempt in which the agent has stopped the kernel, because it could not
     reach the manager.
     """
@@ -34,6 +35,7 @@ class Kernel:
     container_id: str = ""
     is_running: bool = False
     exit_code: int | None = None
+    is_out_of_memory: bool = False
     usage: Mapping[str, Any] | None = None
     is_kept: bool = False
     fenced_attempt: int | None = None

@@ -188,6 +188,10 @@ async def leave(places: Places, timeout_seconds: float, *, forces: bool, tell: T
         tell("this machine has not joined")
         return
     credential = _credential(places)
+    if places.environment.exists() and (
+        ca_file := read_environment(places.state).get("SSL_CERT_FILE")
+    ):
+        os.environ["SSL_CERT_FILE"] = ca_file
     async with ServiceClient(record.url, Token(credential)) as client:
         path = f"/agents/{record.agent_id}"
         try:
@@ -452,6 +456,7 @@ def _write(path: Path, text: str, mode: int) -> bool:
     """Write a file unless it has that content; return whether it was written."""
     if path.exists() and path.read_text() == text:
         return False
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
         file.write(text)

@@ -333,7 +333,8 @@ def manager_of(handler: RequestHandler) -> Manager:
 class APIHandler(RequestHandler):
     """Base class of the API's handlers: authentication, input, JSON output and error responses.
 
-    Errors are sent as ``{"error": code, "message": text, "details": {…}}``.
+    Errors are sent as ``{"error": code, "message": text, "details": {…}}``, with ``coded`` if the
+    message has a code.
     """
 
     caller: Caller
@@ -424,9 +425,12 @@ class APIHandler(RequestHandler):
         if self.running_requests.is_ending:
             # A client that repeats the request must open a new connection.
             self.set_header("Connection", "close")
+        content: dict[str, Any]
         if isinstance(error, errors.BaiError):
             set_status_of(self, error, self.error_status(error))
             content = {"error": error.code, "message": error.message, "details": error.details}
+            if error.coded is not None:
+                content["coded"] = error.coded.as_json()
         elif isinstance(error, HTTPError):
             text = error.log_message or self._reason
             content = {"error": f"http-{status_code}", "message": text, "details": {}}

@@ -22,6 +22,10 @@ _ERROR = {
     "properties": {
         "error": {"type": "string", "description": "stable code"},
         "message": {"type": "string"},
+        "coded": {
+            "allOf": [{"$ref": _REF.format(model="CodedText")}],
+            "description": "the message as a code with values, if it has one",
+        },
         "details": {"type": "object"},
     },
 }

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum, unique
 from typing import Any
 
-from .durations import format_duration
+from .duration_text import format_duration
+from .refusal_texts import RefusalText
 
 Value = str | int
 
@@ -433,7 +434,10 @@ class TextTemplate(Enum):
     TRIAL_NO_RESOURCES = "no resources within {limit_seconds}: {message}"
     TRIAL_STARTING = "the session is starting"
     TRIAL_NOT_STARTED = "the session could not be started: {message}"
-    TRIAL_NO_IMAGE = "the image could not be pulled: {message}"
+    TRIAL_NO_IMAGE = (
+        "the image could not be pulled; check its name, its tag and the credentials of its "
+        "registry: {message}"
+    )
     TRIAL_HEALTHY = "healthy after {start_seconds}"
     TRIAL_ENDING = "the session of the trial is ending"
     TRIAL_ENDED = "the trial of the definition has ended"
@@ -535,4 +539,12 @@ REPORTED_ENDS = (
     TextTemplate.KILLED_FROM_OUTSIDE,
 )
 
-_TEMPLATES: Mapping[str, str] = {template.code: template.value for template in TextTemplate}
+_TEMPLATES: Mapping[str, str] = {
+    **{template.code: template.value for template in TextTemplate},
+    **{template.code: template.value for template in RefusalText},
+}
+
+
+def refusal(template: RefusalText, *parts: CodedText, **values: Value) -> CodedText:
+    """Return the text of an error."""
+    return CodedText(template.code, values, parts)

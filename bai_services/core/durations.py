@@ -1,4 +1,4 @@
-"""Parsing and formatting of durations such as ``90``, ``10min``, ``1h30m`` or ``2 days``."""
+"""Parsing of durations such as ``90``, ``10min``, ``1h30m`` or ``2 days``."""
 
 from __future__ import annotations
 
@@ -60,14 +60,3 @@ def _seconds(text: str) -> int | None:
         seconds += int(part[1]) * _UNITS[part[2]]
         end = part.end()
     return seconds
-
-
-def format_duration(seconds: float) -> str:
-    """Return a duration, rounded to seconds, in its two largest non-zero units: ``1h 30min``."""
-    left = round(seconds)
-    parts = []
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        count, left = divmod(left, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return " ".join(parts[:2]) or "0s"

@@ -27,20 +27,29 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from .coded_text import CodedText, TextTemplate
+
 
 class BaiError(Exception):
     """A failure; its message and ``details`` are sent to the caller.
 
     ``code`` is part of the REST API and never changes. ``details`` is a JSON object with the values
-    that the message mentions, such as the requested amount and the limit.
+    that the message mentions, such as the requested amount and the limit. ``coded``: the message as
+    a code with values, from which pages build it in other languages; None for messages without one.
     """
 
     code: ClassVar[str] = "error"
 
-    def __init__(self, message: str, **details: Any) -> None:
-        super().__init__(message)
-        self.message = message
+    def __init__(self, message: str | CodedText, **details: Any) -> None:
+        super().__init__(str(message))
+        self.message = str(message)
+        self.coded = message if isinstance(message, CodedText) else None
         self.details = details
+
+    @property
+    def text(self) -> CodedText:
+        """The message as a part of another text."""
+        return self.coded or TextTemplate.PLAIN_TEXT.text(text=self.message)
 
 
 class InvalidRequest(BaiError):

@@ -9,6 +9,7 @@ from decimal import Decimal
 MAX_NUMBER_CHARACTERS = 40
 _WHOLE = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,2})?", re.IGNORECASE)
+_USER_INFO = re.compile(r"//[^/]*@")
 _SHOWN = 40
 
 
@@ -43,6 +44,11 @@ def number_text(value: object) -> str | None:
     if isinstance(value, int) and abs(value) >= 10**MAX_NUMBER_CHARACTERS:
         return None
     return str(value)
+
+
+def without_user_info(url: str) -> str:
+    """Return a URL for an error message, without the user name and password that it may contain."""
+    return _USER_INFO.sub("//…@", url)
 
 
 def shown(value: object) -> str:

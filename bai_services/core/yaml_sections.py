@@ -9,14 +9,16 @@ from typing import TypeVar
 import yaml
 
 from .bounded_yaml import BoundedLoader
+from .coded_text import CodedText, refusal
 from .errors import InvalidRequest
+from .refusal_texts import RefusalText
 from .user_input import shown
 
 MAX_TEXT = 512
 
 T = TypeVar("T")
 # Function that returns the error for a line and a text.
-Problem = Callable[[int, str], InvalidRequest]
+Problem = Callable[[int, CodedText], InvalidRequest]
 
 
 @dataclass(slots=True)
@@ -42,14 +44,16 @@ class Section:
     ) -> Section:
         line = node.start_mark.line + 1
         if not isinstance(node, yaml.MappingNode):
-            raise problem(line, f"{name} must be a mapping of keys and values")
+            raise problem(line, refusal(RefusalText.NOT_A_MAPPING, name=name))
         nodes: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
             key_line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode) or not is_encodable(key.value):
-                raise problem(key_line, f"a key of {name} is not a string")
+                raise problem(key_line, refusal(RefusalText.KEY_NOT_A_STRING, name=name))
             if key.value in nodes:
-                raise problem(key_line, f"{name} has the key {shown(key.value)} twice")
+                raise problem(
+                    key_line, refusal(RefusalText.KEY_TWICE, name=name, key=shown(key.value))
+                )
             nodes[key.value] = (key, value)
         return cls(loader, name, line, nodes, problem)
 
@@ -68,7 +72,7 @@ class Section:
         if node is None:
             return ""
         if not isinstance(node, yaml.ScalarNode):
-            raise self.problem(node.start_mark.line + 1, f"{key} must be a string")
+            raise self.problem(node.start_mark.line + 1, refusal(RefusalText.NOT_A_STRING, key=key))
         return text_of(node, key, limit, self.problem)
 
     def take_number(self, key: str, default: float, lowest: float, highest: float) -> float:
@@ -79,7 +83,13 @@ class Section:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not lowest <= value <= highest:
             raise self.problem(
-                node.start_mark.line + 1, f"{key} must be a number from {lowest:g} to {highest:g}"
+                node.start_mark.line + 1,
+                refusal(
+                    RefusalText.NUMBER_OUT_OF_RANGE,
+                    key=key,
+                    lowest=f"{lowest:g}",
+                    highest=f"{highest:g}",
+                ),
             )
         return float(value)
 
@@ -87,7 +97,7 @@ class Section:
         line = self.line_of(key)
         value = self.take_number(key, default, lowest, highest)
         if value != int(value):
-            raise self.problem(line, f"{key} must be a whole number")
+            raise self.problem(line, refusal(RefusalText.NOT_WHOLE, key=key))
         return int(value)
 
     def take_bool(self, key: str) -> bool:
@@ -95,7 +105,7 @@ class Section:
         value = False if node is None else self.loader.construct_object(node)
         if not isinstance(value, bool):
             raise self.problem(
-                node.start_mark.line + 1 if node else 1, f"{key} must be true or false"
+                node.start_mark.line + 1 if node else 1, refusal(RefusalText.NOT_A_BOOLEAN, key=key)
             )
         return value
 
@@ -105,7 +115,10 @@ class Section:
 
     def finish(self) -> None:
         for name, (key, _) in self.nodes.items():
-            raise self.problem(key.start_mark.line + 1, f"{self.name} has no key {shown(name)!r}")
+            raise self.problem(
+                key.start_mark.line + 1,
+                refusal(RefusalText.UNKNOWN_KEY, name=self.name, key=shown(name)),
+            )
 
 
 def read_sections(
@@ -123,30 +136,33 @@ def read_sections(
         The error from ``problem``, if the text is not valid YAML or exceeds a limit.
     """
     if len(text.encode(errors="replace")) > max_bytes:
-        raise problem(1, f"the file has more than {max_bytes} bytes")
+        raise problem(1, refusal(RefusalText.FILE_TOO_LONG, limit=max_bytes))
     try:
         loader = BoundedLoader(text, max_nodes)
         try:
             root = loader.get_single_node()
             if root is None:
-                raise problem(1, "the file is empty")
+                raise problem(1, refusal(RefusalText.FILE_EMPTY))
             return read(Section.of(loader, root, "the file", problem))
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise problem(mark.line + 1 if mark else 1, error.problem or "not valid YAML") from None
+        message = refusal(RefusalText.YAML_SYNTAX, message=error.problem or "?")
+        raise problem(mark.line + 1 if mark else 1, message) from None
     except yaml.YAMLError:
-        raise problem(1, "the file has characters that YAML does not allow") from None
+        raise problem(1, refusal(RefusalText.YAML_CHARACTERS)) from None
 
 
 def text_of(node: yaml.ScalarNode, what: str, limit: int, problem: Problem) -> str:
     """Return the text of a value; raise an error if it has more than ``limit`` bytes."""
     text = str(node.value)
     if len(text.encode(errors="replace")) > limit or "\0" in text:
-        raise problem(node.start_mark.line + 1, f"{what} has more than {limit} bytes, or a NUL")
+        raise problem(
+            node.start_mark.line + 1, refusal(RefusalText.TEXT_TOO_LONG, name=what, limit=limit)
+        )
     if not is_encodable(text):
-        raise problem(node.start_mark.line + 1, f"{what} has characters that are not valid")
+        raise problem(node.start_mark.line + 1, refusal(RefusalText.TEXT_CHARACTERS, name=what))
     return text
 
 

@@ -19,6 +19,7 @@ from .limits import (
     HEAD_SECONDS,
     IDLE_SECONDS,
     MAX_HEAD_BYTES,
+    MAX_HEADERS,
     MAX_HELD_BYTES,
     MAX_PIPELINED,
     MAX_READ_BYTES,
@@ -132,7 +133,7 @@ class ClientConnection(asyncio.Protocol):
                 self._http_2 = Http2Refusal(no_grpc())
                 self._refuse_http_2(data)
                 return
-            self._reject(HTTPStatus.BAD_REQUEST, "the request is not valid HTTP/1.1")
+            self._reject_invalid()
             return
         if self._is_in_head:
             self._head_bytes += len(data)
@@ -310,10 +311,19 @@ class ClientConnection(asyncio.Protocol):
         self.write(Refusal(status, "invalid-request", message).response(closes=True))
         self._close()
 
+    def _reject_invalid(self) -> None:
+        running, message = self._running, "the request is not valid HTTP/1.1"
+        if running is not None and running is self._receiving and not running.is_response_begun:
+            # The connection ends after the response, because the body is incomplete.
+            running.refuse(Refusal(HTTPStatus.BAD_REQUEST, "invalid-request", message))
+        else:
+            self._reject(HTTPStatus.BAD_REQUEST, message)
+
     def _reject_head(self) -> None:
         self._reject(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-            f"the line and headers of the request exceed {MAX_HEAD_BYTES} bytes",
+            f"the line and headers of the request exceed {MAX_HEAD_BYTES} bytes, or there are more "
+            f"than {MAX_HEADERS} headers",
         )
 
     # Parser
@@ -336,9 +346,8 @@ class ClientConnection(asyncio.Protocol):
         self._is_in_head = False
         if self._is_closing:
             return
-        if len(self._url) + sum(len(name) + len(value) for name, value in self._headers) > (
-            MAX_HEAD_BYTES
-        ):
+        head_bytes = len(self._url) + sum(len(name) + len(value) for name, value in self._headers)
+        if head_bytes > MAX_HEAD_BYTES or len(self._headers) > MAX_HEADERS:
             self._reject_head()
             return
         request = Request(

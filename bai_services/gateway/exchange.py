@@ -743,6 +743,16 @@ def no_grpc() -> Refusal:
 
 def _check_form(request: Request) -> None:
     """Refuse requests of a form that the gateway does not forward."""
+    if request.version not in ("1.1", "1.0"):
+        raise Refusal(
+            HTTPStatus.HTTP_VERSION_NOT_SUPPORTED,
+            "invalid-request",
+            "the gateway serves HTTP/1.1 and HTTP/1.0",
+        )
+    if b"#" in request.path:
+        raise Refusal(
+            HTTPStatus.BAD_REQUEST, "invalid-request", "the address has a part after a '#'"
+        )
     if request.method in (b"CONNECT", b"TRACE"):
         raise Refusal(
             HTTPStatus.NOT_IMPLEMENTED,

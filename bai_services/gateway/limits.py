@@ -2,6 +2,8 @@
 
 # Bytes of the head (first line and headers) of a request or a response.
 MAX_HEAD_BYTES = 64 * 1024
+# Headers of a request or a response. HAProxy allocates memory for each of them in advance.
+MAX_HEADERS = 256
 # Bytes that may arrive without a piece of the body: chunk extensions, or trailers after the body.
 # The parser keeps them in memory. The limit is larger than one read from the connection.
 MAX_READ_BYTES = 512 * 1024

@@ -10,6 +10,7 @@ import httptools
 from .heads import Headers
 from .limits import (
     MAX_HEAD_BYTES,
+    MAX_HEADERS,
     MAX_IDLE_CONNECTIONS,
     MAX_READ_BYTES,
     REUSE_SECONDS,
@@ -32,6 +33,10 @@ class ResponseSink(Protocol):
 
     def pause_request(self) -> None: ...
     def resume_request(self) -> None: ...
+
+
+class InvalidResponse(Exception):
+    """Ends the parsing of a response: the parser raises ``HttpParserError``."""
 
 
 class ReplicaConnection(asyncio.Protocol):
@@ -179,6 +184,11 @@ class ReplicaConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         status = self._parser.get_status_code()
+        if not 100 <= status <= 599:
+            raise InvalidResponse("the status is not valid")
+        head_bytes = sum(len(name) + len(value) for name, value in self._headers)
+        if head_bytes > MAX_HEAD_BYTES or len(self._headers) > MAX_HEADERS:
+            raise InvalidResponse("the head of the response is too large")
         # 100 and 103 precede the response; 101 is forwarded.
         self._is_informational = status < 200 and status != 101
         if self._sink is None or self._is_informational or self._is_complete:
@@ -190,6 +200,10 @@ class ReplicaConnection(asyncio.Protocol):
             self._is_broken = self._is_complete = True
 
     def on_body(self, body: bytes) -> None:
+        if self._is_informational:
+            # The client would receive these bytes before the head of the response, that is, as a
+            # response whose headers were not checked.
+            raise InvalidResponse("an informational response has a body")
         self._framing_bytes = 0
         if self._sink is not None and not self._is_complete:
             self._sink.response_body(body)

@@ -266,10 +266,10 @@ def _check_destination(
         raise Conflict(f"{folder / FILE_NAME} exists; restore to another folder")
     home = Path(installation.state)
     if any((home / name).exists() for name in SQLITE_NAMES.values()):
-        raise Conflict(f"{home} contains databases; restore to another state folder")
+        raise Conflict(f"{home} contains databases; name another folder with --state")
     if (home / "secrets").is_dir() and any((home / "secrets").iterdir()):
         # The existing installation could not read its database without its key.
-        raise Conflict(f"{home / 'secrets'} contains secrets; restore to another state folder")
+        raise Conflict(f"{home / 'secrets'} contains secrets; name another folder with --state")
     for host in installation.storage_hosts():
         path = Path(host.path)
         if host.name in manifest["folders"] and path.is_dir() and any(path.iterdir()):

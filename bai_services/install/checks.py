@@ -15,7 +15,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from cryptography import x509
 
-from bai_services.core.errors import BaiError
+from bai_services.core.errors import BaiError, NotFound
 from bai_services.core.installation.findings import Finding, error, ok, validity, warning
 from bai_services.core.installation.settings import (
     EngineKind,
@@ -41,6 +41,10 @@ def run_checks(folder: Path) -> list[Finding]:
     """Return the results of all checks; only the first one if the settings are invalid."""
     try:
         installation = read_settings_file(folder)
+    except NotFound as problem:
+        return [
+            error("settings", problem.message, "name the folder that `bai-hub init` has written")
+        ]
     except BaiError as problem:
         return [error("settings", problem.message, "correct the file, then check again")]
     findings = [ok("settings", f"{folder}/bai-hub.toml is valid")]

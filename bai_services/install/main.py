@@ -105,7 +105,7 @@ def _storage_option(
         backend, colon, path = location.partition(":")
         if not equals or not colon:
             raise click.BadParameter(f"{text!r} is not NAME=BACKEND:/PATH")
-        hosts.append(storage_host(name, backend, path))
+        hosts.append(storage_host(name, backend, str(Path(path).absolute()) if path else path))
     return tuple(hosts)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -353,6 +355,45 @@ async def test_unused_cluster_network_is_removed_after_its_timeout(
     assert cluster.network in removed and of_user not in removed
     clock.seconds = 3600
     assert of_user in await networks.remove_unused(3600)
+
+
+class GatedCalls(DockerCalls):
+    """The first change of the engine waits for ``may_go``."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(endpoint, 30)
+        self.counts: Counter[str] = Counter()
+        self.may_go = threading.Event()
+
+    async def run(self, pool: str, call: Callable[[docker.APIClient], Any]) -> Any:
+        def counted(client: docker.APIClient) -> Any:
+            self.counts[pool] += 1
+            if pool == "change":
+                assert self.may_go.wait(30)
+            return call(client)
+
+        return await super().run(pool, counted)
+
+
+async def test_creation_of_a_network_outlives_its_cancelled_session(engine: DockerEngine) -> None:
+    """A session whose image cannot be pulled is cancelled while its network is created."""
+    calls = GatedCalls(engine.host)
+    networks = Networks(calls, "docker-test", read_pool("10.252.2.0/24", 26), 26)
+    user = f"p-{uuid.uuid4().hex[:6]}"
+    cancelled = asyncio.create_task(networks.ensure(user))
+    await wait_until_async(lambda: calls.counts["change"], 30, "the creation")
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    other = asyncio.create_task(networks.ensure(user))
+    await wait_until_async(lambda: calls.counts["query"] == 2, 30, "the second session")
+    calls.may_go.set()
+    name = await other
+    # A second creation would have begun while the first one was running.
+    assert calls.counts["change"] == 1
+    found = await asyncio.to_thread(engine.client.networks.list, names=[name])
+    assert [each.name for each in found] == [name]
+    calls.close()
 
 
 async def test_user_networks_are_limited_by_the_pool_and_removed_when_unused(

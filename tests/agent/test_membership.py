@@ -7,6 +7,7 @@ import stat
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -20,6 +21,8 @@ from bai_services.agent.membership import (
     read_environment,
 )
 from bai_services.core.errors import BaiError, Conflict, Forbidden, InvalidRequest
+from tests.install.installation import write_certificate
+from tests.testbed.forwarder import forwarding
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
@@ -160,6 +163,29 @@ async def test_leave_reverts_join_and_is_idempotent(api: Api, machine: Machine) 
     assert await machine.leave() == "this machine has not joined"
     # The machine can join again, with another invitation.
     await machine.join("--token", await invite(api))
+
+
+async def test_hub_with_a_certificate_authority_of_its_own(
+    api: Api, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "")  # restored at the end of the test
+    certificate = write_certificate(tmp_path / "tls", "localhost")
+    token = await invite(api)
+    machine.places.units.rmdir()  # a machine without systemd
+    with forwarding(urlsplit(api.url).port or 0, certificate) as proxy:
+        machine.url = f"{proxy.url}/services/bai"
+        with pytest.raises(Conflict) as caught:
+            await machine.join("--token", token)
+        problems = [line for line in str(caught.value).splitlines() if line.startswith("error")]
+        assert problems == [
+            "error    certificate: the hub's certificate is not accepted: self-signed certificate"
+        ]
+        await machine.join("--token", token, "--ca-file", str(certificate[0]))
+        assert read_environment(machine.places.state)["SSL_CERT_FILE"] == str(certificate[0])
+        # Another process: the settings file names the authority.
+        monkeypatch.setenv("SSL_CERT_FILE", "")
+        await machine.leave()
+    assert not machine.places.record.exists()
 
 
 async def test_failed_check_prevents_the_join(api: Api, machine: Machine, tmp_path: Path) -> None:

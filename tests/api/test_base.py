@@ -19,7 +19,9 @@ from bai_services.api.base import HTTP_STATUS, APIHandler, NotFoundHandler, oper
 from bai_services.api.sessions.page import PageHandler
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.coded_text import refusal
 from bai_services.core.listing import ListQuery
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.core.resources import ResourceSlots
 from bai_services.manager.hub.client import HubBusy
 
@@ -55,6 +57,8 @@ class FailHandler(APIHandler):
             raise RuntimeError("the password is 1234")
         if code == "hub-busy":
             raise HubBusy(2.5)
+        if code == "coded":
+            raise errors.Conflict(refusal(RefusalText.NO_IMAGE, name="a\x1b'b"), image="a")
         raise errors.by_code()[code]("the message", limit=ResourceSlots({"cpu": 500}))
 
 
@@ -84,6 +88,16 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
         yield client
     server.stop()
     await server.close_all_connections()
+
+
+async def test_error_with_a_code_is_sent_with_its_values(http: httpx.AsyncClient) -> None:
+    answer = await http.get("/fail/coded")
+    assert answer.json() == {
+        "error": "conflict",
+        "message": 'there is no image "a\\x1b\'b"',
+        "coded": {"code": "no-image", "values": {"name": "a\x1b'b"}, "parts": []},
+        "details": {"image": "a"},
+    }
 
 
 async def test_valid_body_gives_a_json_response(http: httpx.AsyncClient) -> None:

@@ -13,16 +13,18 @@ import pytest
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
 from bai_services.core.sessions.lifecycle import Event
-from bai_services.core.usage.model import HourTotals, Prices
+from bai_services.core.usage.model import Dimension, HourTotals, Prices
 from bai_services.core.usage.periods import Every
-from bai_services.core.usage.records import UsageRow
+from bai_services.core.usage.records import UsageReport, UsageRow
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.usage.aggregates import UsageAggregateStore
 from bai_services.manager.usage.reports import ReportRequest
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api, Client
 
-from .sessions.test_sessions import create_running_session
+from .pipelines.test_pipelines import create as create_pipeline
+from .pipelines.test_pipelines import wait_for_session
+from .sessions.test_sessions import bring_to_running, create_running_session
 
 SLOTS = {"resources": {"cpu": "2", "mem": "1g"}}
 
@@ -60,8 +62,11 @@ class Later:
 
     async def report(self, **values: Any) -> dict[tuple[str, str], UsageRow]:
         request = ReportRequest(self._manager.clock() - timedelta(days=20), **values)
-        found = await self._manager.usage.reports.read(self._caller, request)
+        found = await self.read(request)
         return {(f"{row.start:%m-%d %H}", row.slot): row for row in found.rows}
+
+    async def read(self, request: ReportRequest) -> UsageReport:
+        return await self._manager.usage.reports.read(self._caller, request)
 
     async def total(self, name: str, **values: Any) -> dict[str, float]:
         """Return the sum of one measure for each slot."""
@@ -103,6 +108,28 @@ async def test_report_adds_totals_and_open_sessions_exactly(
     days = await later.report(every=Every.DAY, time_zone="Asia/Seoul", slot="cpu")
     assert {start[-2:] for start, _ in list(days)[1:]} == {"15"}
     assert sorted(row.allocated_seconds for row in days.values())[-1] == 2 * 86400
+
+
+async def test_report_by_kind_of_session(api: Api, agent: FakeAgent, user: Client) -> None:
+    """The kinds are the same before and after the totals of the hours are computed."""
+    session = await create_running_session(api, agent, "lab1", **SLOTS)
+    task = "tasks:\n- {name: train, command: make, resources: {cpu: 1, mem: 1g}}\n"
+    await create_pipeline(user, "chain", task)
+    run = (await user.post("/pipelines/chain/runs", {}))["id"]
+    await bring_to_running(api, agent, await wait_for_session(user, run, "train"))
+    api.world.clock.advance(hours=3)
+    later = Later(api, session["owner_id"])
+
+    async def cores() -> dict[str, int]:
+        request = ReportRequest(
+            api.world.clock() - timedelta(hours=3), by=Dimension.SESSION_KIND, slot="cpu"
+        )
+        found = await later.read(request)
+        return {row.name: round(row.allocated_seconds / 3600) for row in found.rows}
+
+    assert await cores() == {"interactive": 6, "pipeline-task": 3}
+    await api.world.manager.usage.aggregation.step()
+    assert await cores() == {"interactive": 6, "pipeline-task": 3}
 
 
 async def test_waiting_session_is_counted_in_each_hour(api: Api, user: Client) -> None:

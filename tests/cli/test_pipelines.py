@@ -39,7 +39,7 @@ async def test_pipeline_is_created_run_and_cancelled(bai: Bai, api: Api, tmp_pat
     assert "epochs (integer)" in (await bai("pipeline", "info", "asks", by="user")).stdout
     assert (await bai("pipeline", "export", "asks", by="user")).stdout.strip() == DEFINITION.strip()
     wrong = await bai("pipeline", "run", "asks", "-p", "epochs=many", by="user")
-    assert "must be an integer value" in wrong.stderr
+    assert "must be of the type integer" in wrong.stderr
     run = await bai("pipeline", "run", "asks", "-p", "epochs=2", "--json", by="user")
     key = run.document["id"]
     assert run.document["parameters"] == {"epochs": 2}

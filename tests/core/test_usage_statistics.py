@@ -36,7 +36,7 @@ from bai_services.core.usage.periods import (
     zone_of,
 )
 
-HOLDER = Holder("u1", "p1", "d", "main", "python")
+HOLDER = Holder("u1", "p1", "d", "main", "python", "batch")
 SEOUL = zone_of("Asia/Seoul")
 BERLIN = zone_of("Europe/Berlin")
 
@@ -191,7 +191,7 @@ def test_utilization_is_weighted_and_unknown_without_samples() -> None:
 
 
 def test_idle_device_is_wasted_and_its_energy_is_counted() -> None:
-    holder = Holder("u1", "p1", "d", "main", "python", "H100")
+    holder = Holder("u1", "p1", "d", "main", "python", "batch", "H100")
     one = record("cuda.device", 1, device_id="g0", started_at=60, ended_at=900, holder=holder)
     totals = HourTotals(0, Prices())
     totals.add(

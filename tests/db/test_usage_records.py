@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from bai_services.core.sessions.lifecycle import Event
+from bai_services.core.sessions.lifecycle import Event, SessionType
 from bai_services.db.tables.usage import usage_records
 from bai_services.db.usage.aggregates import UsageAggregateStore
 
@@ -75,6 +75,30 @@ LIFE = sorted(
 async def test_each_change_is_recorded_exactly(world: World) -> None:
     await run_life(world)
     assert sorted(await records(world)) == LIFE
+
+
+async def test_kind_of_a_session_is_recorded_and_rebuilt(world: World) -> None:
+    c = usage_records.c
+
+    async def kinds() -> set[tuple[str, str]]:
+        async with world.database.read() as tx:
+            rows = await tx.execute(sa.select(c.slot, c.session_kind))
+            return {(slot, kind) for slot, kind in rows}
+
+    for name, facts in (("batch", {}), ("task", {"is_pipeline_task": True})):
+        new = world.new_session(name, {"cpu": "1"}, type=SessionType.BATCH, **facts)
+        await world.sessions.enqueue(new, world.now)
+    world.advance(5)
+    await world.run_pass()
+    expected = {
+        (slot, kind)
+        for slot in ("cpu", "sessions", "waiting")
+        for kind in ("batch", "pipeline-task")
+    }
+    assert await kinds() == expected
+    await world.write(sa.delete(usage_records))
+    await UsageAggregateStore(world.database).rebuild(None)
+    assert await kinds() == expected
 
 
 async def test_wait_of_cancelled_session_is_recorded(world: World) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from bai_services.core.sessions.usage_history import COARSE, FINE, Sample, downsampled
 from bai_services.db.database import Database
@@ -36,6 +38,26 @@ async def test_newest_sample_of_an_interval_is_kept(store: UsageSampleStore) -> 
     assert await store.between(["k"], FINE, time_at(0), time_at(15)) == [newest]
     assert await store.between(["k"], COARSE, time_at(0), time_at(15)) == []
     assert await store.between(["other"], FINE, time_at(0), time_at(15)) == []
+
+
+async def test_samples_of_many_kernels_are_written_with_one_statement(
+    store: UsageSampleStore,
+) -> None:
+    statements = []
+
+    def record(*arguments: Any) -> None:
+        statements.append(arguments[2])
+
+    samples = [Sample(kernel, time_at(0), {"cpu_cores": 1.0}) for kernel in KERNELS]
+    sa.event.listen(sa.Engine, "before_cursor_execute", record)
+    try:
+        await store.add(samples, FINE)
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", record)
+    assert [statement.split()[:3] for statement in statements if "usage_samples" in statement] == [
+        ["INSERT", "INTO", "usage_samples"]
+    ]
+    assert await store.between(KERNELS, FINE, time_at(0), time_at(15)) == samples
 
 
 async def test_downsampling_many_kernels_equals_downsampling_in_memory(

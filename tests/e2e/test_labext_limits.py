@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -107,21 +108,28 @@ async def test_a_warning_of_an_idle_checker_has_its_rule_and_a_keep_alive(
     rest, admin = hub.rest("user"), hub.rest("admin")
     session = start(rest, "panel-checker")
     checker = {"name": "panel-checker", "type": "network", "max_seconds": 900}
-    checked(admin.post("/idle-checkers", json={**checker, "warnings_seconds": [890]}), 201)
+    limits = {"warnings_seconds": [890], "allows_exclusion": True}
+    checked(admin.post("/idle-checkers", json={**checker, **limits}), 201)
     try:
         binding = {"checker": "panel-checker", "scope": "user", "scope_key": "user"}
         checked(admin.post("/idle-checker-bindings", json=binding), 201)
         report_activity(hub, rest, session)
         wait_until(lambda: has_warning(rest, session), 120, "the warning of the checker")
         async with panel_of(browser, hub, session) as page:
-            # JupyterLab cuts off longer texts than 140 characters.
             rule = "at most 15min without use, the limit of idle checker panel-checker"
-            toast = page.locator(".Toastify").get_by_text(rule)
+            # One notification. It has no countdown, which would not be updated. JupyterLab cuts off
+            # texts of more than 140 characters.
+            kept = page.get_by_role("button", name="Keep alive (left: 3)")
+            toast = (
+                page.locator(".Toastify__toast")
+                .filter(has_text=re.compile(rf"stops at \d+:\d\d:\d\d\s.*{rule[:25]}"))
+                .filter(has=page.get_by_role("button", name="Exclude"))
+                .filter(has=kept)
+            )
             await toast.wait_for(timeout=lab.TIMEOUT_MS)
             await page.locator("#bai-session-panel").get_by_text(rule).wait_for()
             await take_screenshot(page, "checker-warning", tmp_path)
-            kept = page.locator(".Toastify").get_by_role("button", name="Keep alive (left: 3)")
-            await kept.click()
+            await toast.locator(kept).click()
             await toast.wait_for(state="hidden")
             (check,) = checked(rest.get(f"/sessions/{session['id']}"), 200)["idle_checks"]
             assert check["keep_alives_left"] == 2
@@ -146,7 +154,7 @@ async def test_the_panel_warns_before_time_limits_extends_the_session_and_shows_
             panel = page.locator("#bai-session-panel")
             await panel.get_by_text("This session will be stopped in").wait_for()
             await (
-                page.locator(".Toastify").get_by_text("This session will be stopped in").wait_for()
+                page.locator(".Toastify").get_by_text("This session will be stopped at").wait_for()
             )
             await take_screenshot(page, "stops-soon", tmp_path)
             await panel.get_by_role("button", name="Keep it alive").click()
@@ -173,6 +181,9 @@ async def test_the_panel_warns_before_time_limits_extends_the_session_and_shows_
             wait_for_idle_timeout(hub, session)
             # The panel shows that the session has ended.
             await panel.get_by_text("This session has ended:").wait_for(timeout=lab.TIMEOUT_MS)
+            # A warning does not outlast the stop that it announces.
+            await page.locator(".Toastify").get_by_text(unused).wait_for(state="hidden")
+            assert await page.get_by_text("Server Connection Error").count() == 0
             # The panel no longer offers apps.
             await app_row(page, "TensorBoard").wait_for(state="hidden")
             await take_screenshot(page, "ended", tmp_path)

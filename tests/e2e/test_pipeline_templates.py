@@ -128,6 +128,9 @@ def test_failed_cell_is_reported_and_apps_show_the_run(hub: RunningHub, rest: ht
     with hub.jupyter(rest, session["url"]) as server:
         shown = server.get(f"{opened['path']}data/environment", timeout=120)
         assert shown.json()["data_location"] == f"/pipeline/{directory}"
-    again = checked(rest.post(f"/pipeline-runs/{key}/apps", json={"app": "mlflow"}), 200)
+    again = checked(rest.post(f"/pipeline-runs/{key}/apps", json={"app": "tensorboard"}), 200)
     assert (again["session"], again["is_new"]) == (opened["session"], False)
+    # The image of the demo has no MLflow.
+    refused = checked(rest.post(f"/pipeline-runs/{key}/apps", json={"app": "mlflow"}), 409)
+    assert refused["coded"]["code"] == "app-not-in-image"
     stop(rest, opened["session"])

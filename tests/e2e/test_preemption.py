@@ -13,8 +13,11 @@ from tests.testbed.wait import wait_until
 
 pytestmark = pytest.mark.e2e
 
-# The first run waits for SIGTERM; the second run ends at once.
-COMMAND = 'echo "run $BAI_RESTART_COUNT"; test "$BAI_RESTART_COUNT" = 1 || sleep 600'
+# The first run saves its work when it receives SIGTERM; the second run ends at once.
+COMMAND = (
+    'echo "run $BAI_RESTART_COUNT"; trap "echo run 0 saved; exit 143" TERM; '
+    'test "$BAI_RESTART_COUNT" = 1 || { sleep 600 & wait; }'
+)
 
 
 def _docker_environment(request: pytest.FixtureRequest) -> dict[str, str]:
@@ -65,9 +68,10 @@ def test_preempted_batch_session_is_requeued_and_completes(
         # The log has the output of both runs, with a line between them.
         log = [line for line in checked(rest.get(log_path), 200)["log"].splitlines() if line]
         outputs = [line for line in log if line.startswith(("run ", "-----"))]
-        assert outputs[0] == "run 0" and outputs[2:] == ["run 1"], log
-        assert outputs[1].startswith("----- attempt 1 ended at ")
-        assert "priority" in outputs[1]
+        first_run, saved, line, *second_run = outputs
+        assert (first_run, saved, second_run) == ("run 0", "run 0 saved", ["run 1"]), log
+        assert line.startswith("----- attempt 1 ended at ")
+        assert "priority" in line
         stream = rest.get(f"/sessions/{created['id']}/log-stream").text
         texts = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: ")]
         assert texts[0]["text"].splitlines() == log

@@ -47,6 +47,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.do_GET()
 http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()
 """
+# Uses more memory than SMALL; each page is written.
+USE_MEMORY = """kept = []
+while True: kept.append(b"x" * 10_000_000)"""
 SMALL = {"resources": {"cpu": "1", "mem": "256m"}}
 BODY_BYTES = 100 * 2**20
 # Gateways need at most 5 s; the machine may be busy.
@@ -263,30 +266,47 @@ def replica(hub: RunningHub) -> dict[str, Any]:
 
 
 def test_trials_explain_why_they_are_unhealthy(any_hub: RunningHub) -> None:
-    """Three definitions are tried at the same time; their sessions end afterwards."""
+    """All definitions are tried at the same time; their sessions end afterwards."""
     server = "exec python3 -m http.server --bind 127.0.0.1"
-    commands = {
-        "trial-command-not-found": "no-such-server --port $PORT",
-        "trial-other-port": f"{server} {free_port()}",
-        "trial-no-path": f"{server} $PORT",
-    }
-    with any_hub.rest("user") as rest:
-        trials = {}
-        for cause, command in commands.items():
+    causes: list[tuple[str, str, dict[str, Any]]] = [
+        ("user", "trial-command-not-found", {"command": "no-such-server --port $PORT"}),
+        ("user", "trial-other-port", {"command": f"{server} {free_port()}"}),
+        ("user", "trial-no-path", {"command": f"{server} $PORT"}),
+    ]
+    if any_hub.engine == "docker":
+        # Only the Docker engine pulls images, and limits the memory of a session.
+        image = f"127.0.0.1:{free_port()}/no-such-model:1"
+        request = {**SMALL, "image": image}
+        use_memory = {
+            "command": f"exec python3 -c '{USE_MEMORY}'",
+            "health": {"path": "/", "start_seconds": 120},
+        }
+        causes += [
+            ("user2", "trial-no-image", {"command": server, "request": request}),
+            ("user2", "trial-out-of-memory", use_memory),
+        ]
+        with any_hub.rest("admin") as admin:
+            checked(admin.post("/images", json={"name": image, "labels": {}}), 201)
+    with any_hub.rest("user") as user, any_hub.rest("user2") as user2:
+        clients = {"user": user, "user2": user2}
+        trials = []
+        for owner, cause, more in causes:
             settings = {
                 "variant": "cmd",
-                "command": command,
                 "health": {"path": "/missing", "start_seconds": 5},
                 "request": SMALL,
+                **more,
             }
-            made = checked(rest.post("/endpoint-trials", json={"settings": settings}), 201)
-            trials[made["id"]] = cause
-        for trial, cause in trials.items():
+            made = checked(
+                clients[owner].post("/endpoint-trials", json={"settings": settings}), 201
+            )
+            trials.append((clients[owner], made["id"], cause))
+        for rest, trial, cause in trials:
             read = lambda: checked(rest.get(f"/endpoint-trials/{trial}"), 200)  # noqa: B023, E731
             wait_until(lambda: read()["ended_at"], 180, "the end of the trial")  # noqa: B023
             found = read()
             assert (found["is_healthy"], found["state_coded"]["code"]) == (False, cause), found
-            assert found["log"], found
+            assert found["log"] or cause in ("trial-no-image", "trial-out-of-memory"), found
             ended = lambda: checked(rest.get(f"/sessions/{trial}"), 200)["status"]  # noqa: B023, E731
             wait_until(lambda: ended() in ("TERMINATED", "ERROR"), 60, "its session")  # noqa: B023
 

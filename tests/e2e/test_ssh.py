@@ -172,6 +172,7 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+@pytest.mark.checklist("SSH-06")
 def test_ssh_runs_a_command_in_the_session_environment_and_returns_the_exit_code(
     session: Session,
 ) -> None:

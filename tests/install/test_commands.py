@@ -139,6 +139,22 @@ def test_check_explains_errors(folder: Path, run: Run) -> None:
     settings.write_text(settings.read_text().replace("[address]", "[adress]"))
     result = run("check", folder, code=1)
     assert "adress.host is not a setting" in result.stdout
+    settings.unlink()
+    result = run("check", folder, code=1)
+    assert f"create it with: bai-hub init {folder}" in result.stdout
+    assert "remedy: name the folder that `bai-hub init` has written" in result.stdout
+
+
+def test_paths_of_options_are_relative_to_the_current_folder(
+    folder: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ["--host", "hub.example.org", "--tls", "external", "--engine", "process"]
+    options += ["--user", "root", "--state", "state2", "--storage", "local=local:folders"]
+    run("init", "etc2", *options)
+    text = (tmp_path / "etc2" / "bai-hub.toml").read_text()
+    assert f'path = "{tmp_path}/folders"' in text
+    assert f'state = "{tmp_path}/state2"' in text
 
 
 def test_a_backup_is_verified_and_restored_to_another_state_folder(

@@ -72,6 +72,7 @@ def random_records(chance: random.Random, now: int) -> list[UsageRecord]:
             chance.choice(["d1", "d2"]),
             chance.choice(["g1", "g2"]),
             chance.choice(["python", ""]),
+            chance.choice(["interactive", "pipeline-task", ""]),
             "H100" if slot == "cuda.device" else "",
         )
         amount = {"cpu": chance.choice([1, 1000]), "mem": chance.choice([2**28, 2**33])}

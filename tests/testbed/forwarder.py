@@ -5,9 +5,11 @@ from __future__ import annotations
 import select
 import socket
 import socketserver
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 class Forwarder(socketserver.ThreadingTCPServer):
@@ -15,14 +17,20 @@ class Forwarder(socketserver.ThreadingTCPServer):
 
     daemon_threads = True
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, certificate: tuple[Path, Path] | None = None) -> None:
+        """``certificate``: the files of the certificate for ``localhost`` and of its key."""
         super().__init__(("127.0.0.1", 0), _Connection)
         self.target = target
         self.connections = 0
+        self.context: ssl.SSLContext | None = None
+        if certificate is not None:
+            self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            self.context.load_cert_chain(*certificate)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        address = "http://127.0.0.1" if self.context is None else "https://localhost"
+        return f"{address}:{self.server_address[1]}"
 
 
 class _Connection(socketserver.BaseRequestHandler):
@@ -30,10 +38,17 @@ class _Connection(socketserver.BaseRequestHandler):
 
     def handle(self) -> None:
         self.server.connections += 1
-        with socket.create_connection(("127.0.0.1", self.server.target)) as hub:
-            other = {self.request: hub, hub: self.request}
+        client: socket.socket = self.request
+        if self.server.context is not None:
+            try:
+                client = self.server.context.wrap_socket(client, server_side=True)
+            except OSError:
+                return  # the client does not accept the certificate
+        with client, socket.create_connection(("127.0.0.1", self.server.target)) as hub:
+            other = {client: hub, hub: client}
             while True:
                 for end in select.select(list(other), [], [])[0]:
+                    # At least the maximum size of a TLS record: nothing remains in a buffer.
                     content = end.recv(65536)
                     if not content:
                         return
@@ -41,9 +56,9 @@ class _Connection(socketserver.BaseRequestHandler):
 
 
 @contextmanager
-def forwarding(target: int) -> Iterator[Forwarder]:
-    """Forward connections to a port of 127.0.0.1 in the block."""
-    with Forwarder(target) as server:
+def forwarding(target: int, certificate: tuple[Path, Path] | None = None) -> Iterator[Forwarder]:
+    """Forward connections to a port of 127.0.0.1 in the block; see ``Forwarder``."""
+    with Forwarder(target, certificate) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:

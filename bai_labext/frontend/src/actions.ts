@@ -219,6 +219,22 @@ export class Actions {
     });
   }
 
+  /**
+   * Exclude the session from the idle checkers that allow it. The session's own token does not
+   * permit this, because code in the session could use it without the user.
+   */
+  excludeFromIdleChecks(): void {
+    void this.showErrors(async () => {
+      const { session } = this.model;
+      if (session && (await this.ensureConsent())) {
+        const path = `/sessions/${session.id}/idle-checks/exclusion`;
+        await this.client.put(path, { is_excluded: true });
+        Notification.success(this.t('excluded'), { autoClose: 5000 });
+        this.model.refresh();
+      }
+    });
+  }
+
   openPage(): void {
     window.open(this.model.session?.page ?? '/', '_blank', 'noopener');
   }

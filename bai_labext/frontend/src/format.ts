@@ -65,6 +65,12 @@ export function inLocalTime(text: string): string {
   );
 }
 
+/** The local time of a moment: without the date if it is today. */
+export function clockTime(time: string, now = new Date()): string {
+  const at = new Date(time);
+  return at.toDateString() === now.toDateString() ? at.toLocaleTimeString() : at.toLocaleString();
+}
+
 /** 0.251 -> "0.25", 12.4 -> "12" */
 export function cores(count: number): string {
   return trimmed(count.toFixed(count < 10 ? 2 : 0));
@@ -122,3 +128,13 @@ export function idleCheckTexts(t: Translate, check: IdleCheck, left: number): [s
   });
   return [end, reasonText(t, check.reason, check.coded)];
 }
+
+/**
+ * The text of a notification about an idle checker. It has the time of the stop and no countdown,
+ * because JupyterLab opens a closed notification again when its text changes.
+ */
+export const idleCheckNotification = (t: Translate, check: IdleCheck): string =>
+  t(check.type === 'session-lifetime' ? 'lifetime-check-stops-at' : 'idle-check-stops-at', {
+    time: clockTime(check.ends_at ?? ''),
+    rule: reasonText(t, check.reason, check.coded)
+  });

@@ -28,6 +28,7 @@ import { Preparation } from './preparation';
 import { reportPresence } from './presence';
 import { StatusItem } from './status';
 import { StopNotifications } from './stopNotifications';
+import { isStopDue } from './stopTimes';
 import { Translate, loadTexts } from './i18n';
 
 const ID = 'bai-labext:plugin';
@@ -82,6 +83,7 @@ const sessionPlugin: JupyterFrontEndPlugin<void> = {
     new LauncherTiles(app, launcher, model, actions, t);
     new Preparation(app, api, model, t, stateDb, planned, () => actions.signInAgain());
     new StopNotifications(model, t, actions, planned);
+    planned.setDue(() => isStopDue(model.session));
     reportPresence(api);
     const composite = settings?.composite ?? {};
     if (statusBar && composite.statusBar !== false) {

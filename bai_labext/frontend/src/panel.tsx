@@ -17,7 +17,7 @@ import {
 } from './stopTimes';
 import { Details } from './details';
 import { Folders } from './folders';
-import { duration, idleCheckTexts } from './format';
+import { duration, idleCheckTexts, reasonText } from './format';
 import type { Model } from './model';
 import type { PlannedStop } from './plannedStop';
 import { deviceNotices } from './samples';
@@ -184,10 +184,13 @@ function TroubleNotice({ model, actions, planned, t }: Props): React.ReactElemen
   }
   const { kind, message } = trouble;
   const isBack = kind === 'signed-out' && planned.hasReturned;
+  // The rule whose stop was announced last. The panel cannot read the session after its end.
+  const check = kind === 'ended' ? endingCheck(model.session?.idle_checks) : null;
   return (
     <div className="bai-Notice" role="status">
       {/* The tooltip shows the error message, which can contain details for administrators. */}
       <p title={message}>{isBack ? t('is-back-unsaved') : t(`problem-${kind}`, { message })}</p>
+      {check && <p>{reasonText(t, check.reason, check.coded)}</p>}
       <div className="bai-Buttons">
         {isBack && <Button label={t('reload')} onClick={() => window.location.reload()} />}
         {kind === 'signed-out' && (
@@ -249,14 +252,17 @@ function StopNotice({ model, actions, t }: Props): React.ReactElement {
           {idleCheckTexts(t, check, secondsLeft(check) ?? 0).map(text => (
             <p key={text}>{text}</p>
           ))}
-          {keepAlivesOf(check) > 0 && (
-            <div className="bai-Buttons">
+          <div className="bai-Buttons">
+            {keepAlivesOf(check) > 0 && (
               <Button
                 label={t('keep-alive-left', { count: keepAlivesOf(check) })}
                 onClick={() => actions.keepAlive()}
               />
-            </div>
-          )}
+            )}
+            {check.allows_exclusion && (
+              <Button label={t('exclude')} onClick={() => actions.excludeFromIdleChecks()} />
+            )}
+          </div>
         </div>
       )}
       {session?.is_draining && <p className="bai-Notice">{t('draining')}</p>}

@@ -21,6 +21,7 @@ export class PlannedStop {
   private announced: Stop | null = null;
   private away = false;
   private returned = false;
+  private isDue: () => boolean = () => false;
   private readonly _changed = new Signal<this, void>(this);
 
   get changed(): ISignal<this, void> {
@@ -40,6 +41,16 @@ export class PlannedStop {
   /** Whether the session runs again, with a new server that rejects the sign-in of this page. */
   get hasReturned(): boolean {
     return this.returned;
+  }
+
+  /** Set how to find out whether a stop is due that a time limit or an idle checker announced. */
+  setDue(isDue: () => boolean): void {
+    this.isDue = isDue;
+  }
+
+  /** Whether it is known why the server no longer responds. */
+  get isExpected(): boolean {
+    return this.announced !== null || this.isDue();
   }
 
   announce(stop: Stop): void {
@@ -78,8 +89,8 @@ export const plannedStopPlugin: JupyterFrontEndPlugin<PlannedStop> = {
 };
 
 /**
- * Replaces the dialog of JupyterLab's hub extension, which offers to restart the server. During a
- * planned stop, the panel shows why the server does not respond.
+ * Replaces the dialog of JupyterLab's hub extension, which offers to restart the server. After an
+ * announced stop, the panel shows why the server does not respond.
  */
 export const connectionLostPlugin: JupyterFrontEndPlugin<IConnectionLost> = {
   id: 'bai-labext:connection-lost',
@@ -90,7 +101,7 @@ export const connectionLostPlugin: JupyterFrontEndPlugin<IConnectionLost> = {
   activate:
     (_, planned: PlannedStop): IConnectionLost =>
     async (manager, error, translator) => {
-      if (!planned.stop) {
+      if (!planned.isExpected) {
         await ConnectionLost(manager, error, translator);
       }
     }

@@ -2,24 +2,30 @@ import { Notification } from '@jupyterlab/apputils';
 
 import {
   endingCheck,
-  idleSecondsLeft,
   idleStepReached,
   isEnded,
+  isStopDue,
   keepAlivesOf,
   secondsLeft,
   stepReached
 } from './stopTimes';
-import { duration, idleCheckTexts } from './format';
+import { clockTime, idleCheckNotification } from './format';
 import type { Model } from './model';
 import type { Translate } from './i18n';
 import type { PlannedStop } from './plannedStop';
-import type { Session } from './types';
+import type { IdleCheck, Session } from './types';
 
 /** Actions that postpone the stop of the session. */
 interface PostponeActions {
   extendSession(): void;
   resetIdleTime(): void;
   keepAlive(): void;
+  excludeFromIdleChecks(): void;
+}
+
+interface Action {
+  label: string;
+  callback: () => void;
 }
 
 /**
@@ -27,8 +33,6 @@ interface PostponeActions {
  * not restart the warnings.
  */
 const END_TOLERANCE_SECONDS = 60;
-/** JupyterLab cuts off longer texts of notifications. */
-const MAX_NOTIFICATION_CHARACTERS = 140;
 
 /** Notifications of the session: before its stop, when its agent is drained, and after its end. */
 export class StopNotifications {
@@ -49,13 +53,18 @@ export class StopNotifications {
 
   private check(): void {
     const { session, trouble } = this.model;
-    if (session && !trouble) {
+    const hasEnded = trouble?.kind === 'ended' || (session !== null && isEnded(session));
+    if (session && !trouble && session.status === 'RUNNING') {
       this.checkEnd(session);
       this.checkIdleTime(session);
       this.checkIdleCheckers(session);
       this.checkDrain(session);
+    } else if (hasEnded || !trouble || isStopDue(session)) {
+      // The announced stop has happened: its buttons can no longer postpone it.
+      this.endWarning.reset();
+      this.idleWarning.reset();
+      this.checkWarning.reset();
     }
-    const hasEnded = trouble?.kind === 'ended' || (session !== null && isEnded(session));
     if (hasEnded && !this.hasEnded && !this.planned.isAway) {
       Notification.error(this.t('has-ended'), { autoClose: false });
     }
@@ -68,7 +77,7 @@ export class StopNotifications {
     const canExtend = (session.lifetime?.addable_seconds ?? 0) > 0;
     this.endWarning.update(session.ends_at, step, () =>
       this.warn(
-        this.t('stops-in', { time: duration(left ?? 0) }),
+        this.t('stops-at', { time: clockTime(session.ends_at ?? '') }),
         canExtend
           ? [{ label: this.t('keep-alive'), callback: () => this.postpone.extendSession() }]
           : []
@@ -77,9 +86,9 @@ export class StopNotifications {
   }
 
   private checkIdleTime(session: Session): void {
-    const left = idleSecondsLeft(session);
-    this.idleWarning.update(session.idle_ends_at, idleStepReached(session), () =>
-      this.warn(this.t('idle-stops-in', { time: duration(left ?? 0) }), [
+    const end = session.idle_ends_at;
+    this.idleWarning.update(end, idleStepReached(session), () =>
+      this.warn(this.t('idle-stops-at', { time: clockTime(end ?? '') }), [
         { label: this.t('still-here'), callback: () => this.postpone.resetIdleTime() }
       ])
     );
@@ -91,29 +100,35 @@ export class StopNotifications {
       this.checkWarning.reset();
       return;
     }
-    const left = secondsLeft(check) ?? 0;
-    const count = keepAlivesOf(check);
-    const keepAlive = {
-      label: this.t('keep-alive-left', { count }),
-      callback: () => this.postpone.keepAlive()
-    };
-    this.checkWarning.update(check.ends_at, check.warning_seconds, () => {
-      const [end, rule] = idleCheckTexts(this.t, check, left);
-      const actions = count > 0 ? [keepAlive] : [];
-      const text = `${end} ${rule}`;
-      return text.length <= MAX_NOTIFICATION_CHARACTERS
-        ? this.warn(text, actions)
-        : [...this.warn(end, actions), ...this.warn(rule, [])];
-    });
+    this.checkWarning.update(check.ends_at, check.warning_seconds, () =>
+      this.warn(idleCheckNotification(this.t, check), this.actionsOf(check))
+    );
   }
 
-  /** Show a warning; return the ids of its notifications. */
-  private warn(text: string, actions: { label: string; callback: () => void }[]): string[] {
-    const id = Notification.warning(text, {
+  private actionsOf(check: IdleCheck): Action[] {
+    const count = keepAlivesOf(check);
+    const actions = [];
+    if (count > 0) {
+      actions.push({
+        label: this.t('keep-alive-left', { count }),
+        callback: () => this.postpone.keepAlive()
+      });
+    }
+    if (check.allows_exclusion) {
+      actions.push({
+        label: this.t('exclude'),
+        callback: () => this.postpone.excludeFromIdleChecks()
+      });
+    }
+    return actions;
+  }
+
+  /** Show a warning; return the id of its notification. */
+  private warn(text: string, actions: Action[]): string {
+    return Notification.warning(text, {
       autoClose: false,
       actions: actions.map(action => ({ ...action, displayType: 'accent' }))
     });
-    return [id];
   }
 
   private checkDrain(session: Session): void {
@@ -127,12 +142,12 @@ export class StopNotifications {
 
 /** Warnings before a time limit: one notification per step. A changed limit restarts the steps. */
 class StepWarning {
-  private notifications: string[] = [];
+  private notification: string | null = null;
   private endsAt: string | null = null;
   private step: number | null = null;
 
-  /** Call `notify` if a new step is reached; `notify` returns the ids of the notifications. */
-  update(endsAt: string | null, step: number | null, notify: () => string[]): void {
+  /** Call `notify` if a new step is reached; `notify` returns the id of the notification. */
+  update(endsAt: string | null, step: number | null, notify: () => string): void {
     if (isOtherEnd(endsAt, this.endsAt)) {
       this.reset();
       this.endsAt = endsAt;
@@ -142,7 +157,7 @@ class StepWarning {
     }
     this.step = step;
     this.dismiss();
-    this.notifications = notify();
+    this.notification = notify();
   }
 
   /** Dismiss the notification and restart the steps. */
@@ -153,8 +168,10 @@ class StepWarning {
   }
 
   private dismiss(): void {
-    this.notifications.forEach(id => Notification.dismiss(id));
-    this.notifications = [];
+    if (this.notification !== null) {
+      Notification.dismiss(this.notification);
+      this.notification = null;
+    }
   }
 }
 

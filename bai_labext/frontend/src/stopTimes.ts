@@ -54,6 +54,20 @@ export function keepAlivesOf(check: Pick<IdleCheck, 'type' | 'keep_alives_left'>
   return check.type === 'session-lifetime' ? 0 : check.keep_alives_left;
 }
 
+/** Whether an announced stop is due: a session that does not respond has probably been stopped. */
+export function isStopDue(
+  session:
+    (Idleness & { ends_at: string | null; idle_checks?: readonly IdleCheck[] | null }) | null,
+  now = Date.now()
+): boolean {
+  const ends = [
+    session?.ends_at,
+    session?.idle_ends_at,
+    endingCheck(session?.idle_checks)?.ends_at
+  ];
+  return ends.some(end => end && Date.parse(end) <= now);
+}
+
 /** The lowest warning step that the remaining time has reached; null if it has reached none. */
 export function stepReached(left: number): number | null {
   return lowestStep(left, WARNING_STEPS_SECONDS);

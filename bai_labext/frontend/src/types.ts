@@ -79,6 +79,7 @@ export interface IdleCheck {
   /** The same text as a code with values. */
   coded: CodedText | null;
   keep_alives_left: number;
+  allows_exclusion: boolean;
 }
 
 export interface DeviceUsage {

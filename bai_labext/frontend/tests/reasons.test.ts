@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { idleCheckTexts, inLocalTime, reasonText } from '../src/format.ts';
+import {
+  clockTime,
+  idleCheckNotification,
+  idleCheckTexts,
+  inLocalTime,
+  reasonText
+} from '../src/format.ts';
 
 const TEXTS: Record<string, string> = {
   PENDING: '대기 중',
@@ -51,7 +57,8 @@ test('the texts of an idle check have its rule, values, window, end and the rema
       values: { name: 'gpu', percent: 95, window_seconds: 1800 },
       parts: [{ code: 'metric-below', values: metric, parts: [] }]
     },
-    keep_alives_left: 2
+    keep_alives_left: 2,
+    allows_exclusion: false
   };
   const at = inLocalTime(check.ends_at);
   assert.deepEqual(idleCheckTexts(translate, check, 600), [
@@ -60,4 +67,22 @@ test('the texts of an idle check have its rule, values, window, end and the rema
   ]);
   const lifetime = { ...check, type: 'session-lifetime' as const, reason: 'too long', coded: null };
   assert.deepEqual(idleCheckTexts(translate, lifetime, 600), [`in 0:10:00, at ${at}`, 'too long']);
+  // A notification has no countdown, which would not be updated.
+  const stated = (key: string, values: Record<string, string | number> = {}) =>
+    [key, ...Object.values(values)].join(' | ');
+  const when = clockTime(check.ends_at);
+  assert.equal(
+    idleCheckNotification(stated, lifetime),
+    `lifetime-check-stops-at | ${when} | too long`
+  );
+  assert.equal(
+    idleCheckNotification(stated, { ...check, coded: null }),
+    `idle-check-stops-at | ${when} | idle-utilization`
+  );
+});
+
+test('clockTime omits the date of today', () => {
+  const at = '2030-01-01T12:10:00Z';
+  assert.equal(clockTime(at, new Date(at)), new Date(at).toLocaleTimeString());
+  assert.equal(clockTime(at, new Date('2030-01-03T00:00:00Z')), new Date(at).toLocaleString());
 });

@@ -8,6 +8,7 @@ import {
   idleStepReached,
   isDropped,
   isEnded,
+  isStopDue,
   keepAlivesOf,
   otherNotices,
   secondsLeft,
@@ -95,7 +96,8 @@ test('otherNotices omits the notice of the check that will stop the session firs
     warning_seconds: 600,
     reason: 'unused for 15min',
     coded: null,
-    keep_alives_left: 1
+    keep_alives_left: 1,
+    allows_exclusion: false
   };
   const notices = ['unused for 15min; the session is stopped at 00:10', 'other'];
   assert.deepEqual(otherNotices({ notices, idle_checks: [check] }), ['other']);
@@ -119,4 +121,30 @@ test('isDropped: an announced preemption that disappears before its deadline was
   assert.equal(isDropped({ ...plan, wasSeen: false }, running, NOW), false);
   assert.equal(isDropped(plan, { ...running, status: 'TERMINATING' }, NOW), false);
   assert.equal(isDropped(plan, running, NOW + 1000), false);
+});
+
+test('isStopDue: an announced time limit, idle timeout or idle checker has reached its end', () => {
+  const session = { ends_at: null, idle_since: null, idle_ends_at: null, idle_checks: [] };
+  const past = '2029-12-31T23:59:59Z';
+  const check = {
+    checker: 'net',
+    type: 'network' as const,
+    is_dry_run: false,
+    ends_at: past,
+    warning_seconds: 60,
+    reason: '',
+    coded: null,
+    keep_alives_left: 0,
+    allows_exclusion: true
+  };
+  assert.equal(isStopDue(null, NOW), false);
+  assert.equal(isStopDue(session, NOW), false);
+  assert.equal(isStopDue({ ...session, ends_at: '2030-01-01T00:00:01Z' }, NOW), false);
+  assert.equal(isStopDue({ ...session, ends_at: past }, NOW), true);
+  assert.equal(isStopDue({ ...session, idle_ends_at: past }, NOW), true);
+  assert.equal(isStopDue({ ...session, idle_checks: [check] }, NOW), true);
+  assert.equal(
+    isStopDue({ ...session, idle_checks: [{ ...check, is_dry_run: true }] }, NOW),
+    false
+  );
 });

@@ -336,17 +336,18 @@ class DockerEngine(Engine):
     async def _kernel(self, container: Mapping[str, Any]) -> Kernel:
         container_id, labels = str(container["Id"]), container["Labels"]
         is_running = container["State"] in RUNNING | CREATED
-        exit_code, usage = None, None
+        exit_code, is_out_of_memory, usage = None, False, None
         if container["State"] in RUNNING:
             usage = await self._usage(container_id)
         elif not is_running:
-            exit_code = await self._exit_code(container_id)
+            exit_code, is_out_of_memory = await self._end_of(container_id)
         return Kernel(
             kernel_id=labels[KERNEL],
             session_id=labels[SESSION],
             container_id=container_id,
             is_running=is_running,
             exit_code=exit_code,
+            is_out_of_memory=is_out_of_memory,
             usage=usage,
         )
 
@@ -361,12 +362,14 @@ class DockerEngine(Engine):
         except (Unavailable, docker.errors.APIError):
             return None
 
-    async def _exit_code(self, container_id: str) -> int | None:
+    async def _end_of(self, container_id: str) -> tuple[int | None, bool]:
+        """Return the exit code, None if it is unknown, and whether the memory was exceeded."""
         try:
             facts = await self._calls.run("query", lambda c: c.inspect_container(container_id))
         except (Unavailable, docker.errors.APIError):
-            return None
-        return int(facts["State"]["ExitCode"])
+            return None, False
+        state = facts["State"]
+        return int(state["ExitCode"]), bool(state.get("OOMKilled"))
 
 
 def _containers_of(pids: Collection[int]) -> dict[int, str]:

@@ -19,6 +19,7 @@ import docker
 from bai_services.core.cluster.egress import Source
 from bai_services.core.errors import BaiError, InvalidRequest, Unavailable
 from bai_services.core.names import check_username
+from bai_services.single_flight import SingleFlight
 
 from ..kernels import Cluster
 from .calls import DockerCalls
@@ -104,6 +105,7 @@ class Networks:
         self._clock = clock
         self._used_at: dict[str, float] = {}
         self._create_lock = asyncio.Lock()
+        self._creations: SingleFlight[str, None] = SingleFlight()
 
     async def ensure(self, user: str) -> str:
         """Create the user's network if it is missing, and return its name.
@@ -118,9 +120,7 @@ class Networks:
         self._used_at[name] = self._clock()
         if await self._calls.run("query", lambda client: _find(client, name)):
             return name
-        # Concurrent calls would choose the same subnet.
-        async with self._create_lock:
-            await self._calls.run("change", lambda client: self._create(client, name, user))
+        await self._create_once(name, user, self._create)
         return name
 
     async def ensure_cluster(self, cluster: Cluster, user: str) -> str:
@@ -139,9 +139,24 @@ class Networks:
             raise InvalidRequest(f"{name[:80]!r} is not a valid network name of a cluster session")
         self._used_at[name] = self._clock()
         make = self._create_overlay if cluster.is_spread else self._create
-        async with self._create_lock:
-            await self._calls.run("change", lambda client: make(client, name, user))
+        await self._create_once(name, user, make)
         return name
+
+    async def _create_once(
+        self, name: str, user: str, create: Callable[[docker.APIClient, str, str], None]
+    ) -> None:
+        """Run ``create`` to its end, even if the caller is cancelled.
+
+        The lock must be held until then: Docker would create a second network with the same name,
+        and then start no container in either.
+        """
+
+        async def run() -> None:
+            # Concurrent calls would choose the same subnet.
+            async with self._create_lock:
+                await self._calls.run("change", lambda client: create(client, name, user))
+
+        await self._creations(name, run)
 
     async def session_networks(self, containers: Iterable[str]) -> SessionNetworks:
         """Return this agent's bridge networks and packet sources.

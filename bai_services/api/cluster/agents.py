@@ -126,6 +126,7 @@ class KernelReport(_AgentBody):
     container_id: ShortText = ""
     is_running: bool
     exit_code: int | None = None
+    is_out_of_memory: bool = False
     usage: KernelFacts | None = None
     is_kept: bool = False
     # The attempt in which the agent has stopped the kernel, because it could not reach the manager.

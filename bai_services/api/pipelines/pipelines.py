@@ -13,7 +13,7 @@ from bai_services.core.pipelines import records
 from bai_services.core.pipelines.parsing import MAX_BYTES
 
 from ..base import APIHandler, operation
-from ..fields import Body, Count, ResponseModel, ShortText
+from ..fields import Body, CodedText, Count, ResponseModel, ShortText
 
 _TAG = "pipelines"
 DefinitionText = Annotated[str, StringConstraints(max_length=MAX_BYTES, pattern=r"^[^\x00]*$")]
@@ -91,10 +91,13 @@ class PipelineTask(ResponseModel):
 
 
 class PipelineCheck(ResponseModel):
-    """``problem`` and ``line`` say why a definition is not valid."""
+    """``problem`` and ``line`` say why a definition is not valid. ``problem_coded``: the problem as
+    a code with values.
+    """
 
     is_valid: bool
     problem: str
+    problem_coded: CodedText | None
     line: int | None
     name: str
     parameters: list[PipelineParameter]

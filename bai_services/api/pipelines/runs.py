@@ -150,6 +150,7 @@ class PipelineResults(ResponseModel):
     notebook_errors: list[PipelineNotebookError]
     metrics: dict[str, float]
     metrics_problem: str
+    metrics_problem_coded: CodedText | None
 
 
 class PipelineRunApp(ResponseModel):

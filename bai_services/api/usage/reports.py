@@ -145,8 +145,9 @@ class UsageHandler(APIHandler):
             "until": "date or time, excluded; default: now",
             "every": "length of the intervals: hour (at most 31 days), day, month or period; "
             "default: period",
-            "by": "total, user, project, domain, resource-group, image or device-model; default: "
-            "total",
+            "by": "total, user, project, domain, resource-group, image, session-kind or "
+            "device-model; default: total. Session kinds are interactive, batch, inference and "
+            "pipeline-task",
             "time_zone": "IANA name; days and months begin in this zone; default: UTC",
             "slot": "only this slot, for example cpu, cuda.shares or sessions; default: all",
             "user": "only the usage of the user with this name",

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from bai_services.core.durations import format_duration, parse_duration
+from bai_services.core.duration_text import format_duration
+from bai_services.core.durations import parse_duration
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.serving.autoscaling import Measure
 from bai_services.core.serving.scaling_replay import RULE_FIELDS

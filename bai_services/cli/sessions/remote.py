@@ -19,7 +19,7 @@ from bai_services.core.errors import (
     RateLimited,
     Unavailable,
 )
-from bai_services.core.sessions.lifecycle import ENDED, Status
+from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
 from bai_services.core.user_input import read_whole, shown
 from bai_services.tunnel.client import TunnelClient
 
@@ -103,11 +103,16 @@ async def find_running_session(connection: Connection, name: str) -> Remote:
     NotFound
         If there is no such session, or the caller may not see it.
     Conflict
-        If the session is not running.
+        If the session is not running, or is a batch session, which has no server.
     Forbidden
         If the session belongs to another user and the caller is signed in with a keypair.
     """
     session = await connection.client.get(f"/sessions/{segment(name)}")
+    if session["type"] == SessionType.BATCH:
+        raise Conflict(
+            f"{name} is a batch session: it runs only its command, without SSH, terminal and apps; "
+            f"read its output: bai session logs {name}"
+        )
     if session["status"] != Status.RUNNING:
         remedy = "" if session["status"] in ENDED else f"; wait for it: bai session wait {name}"
         raise Conflict(f"session {name} is {session['status']}{remedy}", status=session["status"])

@@ -10,7 +10,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from ..coded_text import refusal
 from ..errors import InvalidRequest, InvalidTransition
+from ..refusal_texts import RefusalText
 from ..user_input import shown
 from .image_labels import MAX_LABEL_CHARACTERS, PREFIX
 from .image_store import LOCAL_HOST, RegistryAuth, read_auth
@@ -181,9 +183,8 @@ def next_commit_status(status: CommitStatus, event: CommitEvent) -> CommitStatus
     try:
         return TRANSITIONS[status, event]
     except KeyError:
-        raise InvalidTransition(
-            f"a commit that is {status} cannot be {event}", status=status, event=event
-        ) from None
+        problem = refusal(RefusalText.COMMIT_TRANSITION, commit_status=status, event=event)
+        raise InvalidTransition(problem, status=status, event=event) from None
 
 
 def check_custom_name(name: str) -> str:
@@ -196,7 +197,7 @@ def check_custom_name(name: str) -> str:
     """
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{shown(name)!r} is not a valid name: use 4 to 32 letters, digits, - and _",
+            refusal(RefusalText.CUSTOM_IMAGE_NAME, name=shown(name)),
             field="name",
         )
     return name
@@ -212,14 +213,18 @@ def check_commit_labels(labels: Mapping[str, str]) -> dict[str, str]:
         prefix of the platform's labels.
     """
     if len(labels) > MAX_COMMIT_LABELS:
-        raise InvalidRequest(f"at most {MAX_COMMIT_LABELS} labels are allowed", field="labels")
+        raise InvalidRequest(
+            refusal(RefusalText.TOO_MANY_LABELS, limit=MAX_COMMIT_LABELS), field="labels"
+        )
     for name, text in labels.items():
         is_short = len(name) > 0 and len(name) + len(text) <= MAX_LABEL_CHARACTERS
         if not is_short or not name.isprintable() or "\0" in text:
-            raise InvalidRequest(f"label {shown(name)!r} is not valid", field="labels")
+            raise InvalidRequest(
+                refusal(RefusalText.LABEL_NOT_VALID, name=shown(name)), field="labels"
+            )
         if name.startswith(PREFIX):
             raise InvalidRequest(
-                f"label {shown(name)!r}: labels with {PREFIX} belong to the platform",
+                refusal(RefusalText.LABEL_OF_PLATFORM, name=shown(name), prefix=PREFIX),
                 field="labels",
             )
     return dict(labels)

@@ -6,7 +6,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
+from ..coded_text import refusal
 from ..errors import InvalidRequest
+from ..refusal_texts import RefusalText
 from ..user_input import shown
 
 APT, CONDA, PIP, DOCKERFILE = "apt.txt", "environment.yml", "requirements.txt", "Dockerfile"
@@ -66,16 +68,20 @@ def check_recipe(files: Mapping[str, str]) -> dict[str, str]:
         If there is no file, a file is unknown, too long or malformed.
     """
     if not files:
-        raise InvalidRequest(f"a recipe has at least one of: {', '.join(FILES)}", field="recipe")
+        raise InvalidRequest(
+            refusal(RefusalText.RECIPE_EMPTY, names=", ".join(FILES)), field="recipe"
+        )
     for name, text in files.items():
         if name not in FILES:
             raise InvalidRequest(
-                f"{shown(name)!r} is not a file of a recipe; use: {', '.join(FILES)}",
+                refusal(RefusalText.RECIPE_FILE, name=shown(name), names=", ".join(FILES)),
                 field="recipe",
             )
         if len(text) > MAX_RECIPE_CHARACTERS or "\0" in text:
             raise InvalidRequest(
-                f"{name} has more than {MAX_RECIPE_CHARACTERS // 1024} KiB, or a NUL character",
+                refusal(
+                    RefusalText.RECIPE_FILE_TOO_LONG, name=name, limit=MAX_RECIPE_CHARACTERS // 1024
+                ),
                 field="recipe",
             )
     _packages(files.get(APT, ""))
@@ -121,12 +127,14 @@ def _packages(text: str) -> list[str]:
         for word in line.partition("#")[0].split():
             if not _PACKAGE.fullmatch(word):
                 raise InvalidRequest(
-                    f"{APT}, line {number}: {shown(word)!r} is not the name of a package",
+                    refusal(RefusalText.PACKAGE_NAME, path=APT, line=number, word=shown(word)),
                     field="recipe",
                 )
             packages.append(word)
     if len(packages) > MAX_PACKAGES:
-        raise InvalidRequest(f"{APT} has more than {MAX_PACKAGES} packages", field="recipe")
+        raise InvalidRequest(
+            refusal(RefusalText.TOO_MANY_PACKAGES, path=APT, limit=MAX_PACKAGES), field="recipe"
+        )
     return packages
 
 
@@ -137,38 +145,41 @@ def _steps(text: str) -> list[str]:
         word, _, rest = line.partition(" ")
         try:
             step = _step(word.upper(), rest.strip(), is_first=not steps)
-        except ValueError as error:
-            raise InvalidRequest(f"{DOCKERFILE}, line {number}: {error}", field="recipe") from None
+        except InvalidRequest as error:
+            problem = refusal(RefusalText.RECIPE_LINE, error.text, path=DOCKERFILE, line=number)
+            raise InvalidRequest(problem, field="recipe") from None
         if step:
             steps.append(step)
     if len(steps) > MAX_STEPS:
-        raise InvalidRequest(f"{DOCKERFILE} has more than {MAX_STEPS} steps", field="recipe")
+        raise InvalidRequest(
+            refusal(RefusalText.TOO_MANY_STEPS, path=DOCKERFILE, limit=MAX_STEPS), field="recipe"
+        )
     return steps
 
 
 def _step(word: str, rest: str, *, is_first: bool) -> str:
     if word == "FROM":
         if rest != BASE or not is_first:
-            raise ValueError(f"the only image is `FROM {BASE}`, in the first line")
+            raise InvalidRequest(refusal(RefusalText.STEP_FROM, name=BASE))
         return ""
     if not rest:
-        raise ValueError(f"{shown(word)} has no value")
+        raise InvalidRequest(refusal(RefusalText.STEP_WITHOUT_VALUE, word=shown(word)))
     if word == "RUN":
         return _run_step(rest)
     if word == "ENV":
         return _env(rest)
     if word in ("WORKDIR", "USER"):
         if not rest.isprintable() or any(character in rest for character in "\"'\\$` "):
-            raise ValueError(f"{word} may not contain quotes, spaces, $ and \\")
+            raise InvalidRequest(refusal(RefusalText.STEP_QUOTES, word=word))
         return f"{word} {rest}"
-    raise ValueError(f"{shown(word)} is not allowed; use RUN, ENV, WORKDIR and USER")
+    raise InvalidRequest(refusal(RefusalText.STEP_NOT_ALLOWED, word=shown(word)))
 
 
 def _run_step(rest: str) -> str:
     if rest.startswith("--"):
-        raise ValueError("options of RUN are not allowed")
+        raise InvalidRequest(refusal(RefusalText.STEP_OPTIONS))
     if "<<" in rest.split("\n", 1)[0] and re.match(r"<<-?\w+", rest):
-        raise ValueError("here-documents are not allowed")
+        raise InvalidRequest(refusal(RefusalText.STEP_HERE_DOCUMENT))
     if rest.startswith("["):
         try:
             words = json.loads(rest)
@@ -187,11 +198,11 @@ def _env(rest: str) -> str:
     """Return an instruction for one variable: ``NAME=VALUE``, VALUE in quotes or not."""
     name, sign, value = rest.partition("=")
     if not sign or not _VARIABLE.fullmatch(name) or not value.isprintable():
-        raise ValueError("ENV must be NAME=VALUE, one variable each")
+        raise InvalidRequest(refusal(RefusalText.STEP_ENV))
     if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
         value = value[1:-1]
     elif any(character in value for character in " \"'"):
-        raise ValueError("ENV must be NAME=VALUE, one variable each; use quotes")
+        raise InvalidRequest(refusal(RefusalText.STEP_ENV_QUOTES))
     # Docker replaces $NAME, which is common for PATH.
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'ENV {name}="{escaped}"'
@@ -206,7 +217,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
         if line.startswith("#"):
             if _PARSER_DIRECTIVE.match(line):
                 raise InvalidRequest(
-                    f"{DOCKERFILE}, line {number}: parser directives are not allowed",
+                    refusal(RefusalText.PARSER_DIRECTIVE, path=DOCKERFILE, line=number),
                     field="recipe",
                 )
             continue

@@ -10,8 +10,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from urllib.parse import urlsplit
 
+from ..coded_text import refusal
 from ..errors import InvalidRequest, InvalidTransition
-from ..user_input import shown
+from ..refusal_texts import RefusalText
+from ..user_input import shown, without_user_info
 from .model import canonical_image
 
 MAX_REGISTRIES = 100
@@ -159,9 +161,8 @@ def next_scan_status(status: ScanStatus, event: ScanEvent) -> ScanStatus:
     try:
         return TRANSITIONS[status, event]
     except KeyError:
-        raise InvalidTransition(
-            f"a scan that is {status} cannot be {event}", status=status, event=event
-        ) from None
+        problem = refusal(RefusalText.SCAN_TRANSITION, scan_status=status, event=event)
+        raise InvalidTransition(problem, status=status, event=event) from None
 
 
 def is_scan_due(registry: ImageRegistry, now: datetime) -> bool:
@@ -185,14 +186,13 @@ def check_registry_url(url: str) -> tuple[str, str]:
     text = url.strip().rstrip("/").lower()
     if len(text) > MAX_ENTRY_CHARACTERS or not _URL.fullmatch(text):
         raise InvalidRequest(
-            f"{shown(url)!r} is not the URL of a registry, such as https://registry.example.org; "
-            "it has no path, user name or query",
+            refusal(RefusalText.REGISTRY_URL, url=shown(without_user_info(url))),
             field="url",
         )
     host = text.partition("://")[2]
     port = host.partition(":")[2]
     if port and not 1 <= int(port) <= 65_535:
-        raise InvalidRequest(f"there is no port {port}", field="url")
+        raise InvalidRequest(refusal(RefusalText.NO_PORT, port=port), field="url")
     return text, DOCKER_HUB if host in _DOCKER_HUB_HOSTS else host
 
 
@@ -213,11 +213,11 @@ def check_repositories(repositories: Sequence[str], kind: RegistryKind) -> list[
     for name in repositories:
         if len(name) > MAX_ENTRY_CHARACTERS or not _REPOSITORY.fullmatch(name):
             raise InvalidRequest(
-                f"{shown(name)!r} is not a repository such as team/python", field="repositories"
+                refusal(RefusalText.NOT_A_REPOSITORY, name=shown(name)), field="repositories"
             )
     if not repositories and not KINDS[kind].has_catalog:
         raise InvalidRequest(
-            f"a registry of the kind {kind} does not list its repositories; name them",
+            refusal(RefusalText.REGISTRY_WITHOUT_LIST, kind=kind),
             field="repositories",
         )
     return sorted(set(repositories))
@@ -236,7 +236,7 @@ def check_patterns(patterns: Sequence[str]) -> list[str]:
         is_readable = pattern.isprintable() and " " not in pattern
         if not pattern or len(pattern) > MAX_ENTRY_CHARACTERS or not is_readable:
             raise InvalidRequest(
-                f"{shown(pattern)!r} is not a pattern such as team/*:3.*", field="patterns"
+                refusal(RefusalText.NOT_AN_IMAGE_PATTERN, pattern=shown(pattern)), field="patterns"
             )
         checked.append(pattern if ":" in pattern else f"{pattern}:*")
     return list(dict.fromkeys(checked))

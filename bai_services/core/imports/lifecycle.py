@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
 
+from ..coded_text import refusal
 from ..errors import InvalidTransition
+from ..refusal_texts import RefusalText
 
 # Time for which ended imports are shown.
 IMPORTS_KEPT_FOR = timedelta(days=30)
@@ -64,9 +66,8 @@ def next_status(status: ImportStatus, event: ImportEvent) -> ImportStatus:
     try:
         return TRANSITIONS[status, event]
     except KeyError:
-        raise InvalidTransition(
-            f"an import that is {status} cannot be {event}", status=status, event=event
-        ) from None
+        problem = refusal(RefusalText.IMPORT_TRANSITION, import_status=status, event=event)
+        raise InvalidTransition(problem, status=status, event=event) from None
 
 
 def valid_statuses(event: ImportEvent) -> frozenset[ImportStatus]:

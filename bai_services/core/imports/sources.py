@@ -9,10 +9,12 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from ..coded_text import refusal
 from ..errors import InvalidRequest
 from ..folders.vfolders import is_reserved
 from ..ip_addresses import parse_address
 from ..models.imports import host_of, is_safe_path
+from ..refusal_texts import RefusalText
 from ..sessions.callbacks import AllowedTargets, check_url
 from ..user_input import shown
 
@@ -76,36 +78,44 @@ def check_source(given: Mapping[str, Any], targets: AllowedTargets) -> ImportSou
     """
     url, branch, path = _text(given, "repo"), _text(given, "branch"), _text(given, "path")
     if targets.is_off:
-        raise InvalidRequest("imports are disabled on this site", field="repo")
+        raise InvalidRequest(refusal(RefusalText.IMPORTS_DISABLED), field="repo")
     if not url:
-        raise InvalidRequest("give the URL of a repository, an archive or a file", field="repo")
+        raise InvalidRequest(refusal(RefusalText.IMPORT_NO_URL), field="repo")
     # Check the hosts first: the message of ``check_url`` mentions callbacks.
     if isinstance(host := host_of(url), str) and not targets.allows_name(host):
-        raise InvalidRequest(f"imports from {shown(host)} are not allowed", field="repo")
+        raise InvalidRequest(
+            refusal(RefusalText.IMPORT_HOST_REFUSED, host=shown(host)), field="repo"
+        )
     check_url(url, targets, "repo")
     kind = _text(given, "kind")
     source = _recognized(url, SourceKind(kind) if kind else None)
     source = ImportSource(source.kind, source.url, branch or source.branch, path or source.path)
     if not targets.allows_name(source.host):
-        raise InvalidRequest(f"imports from {shown(source.host)} are not allowed", field="repo")
+        raise InvalidRequest(
+            refusal(RefusalText.IMPORT_HOST_REFUSED, host=shown(source.host)), field="repo"
+        )
     if source.branch and (not _BRANCH.fullmatch(source.branch) or ".." in source.branch):
-        raise InvalidRequest(f"{shown(source.branch)!r} is not a branch", field="branch")
+        raise InvalidRequest(
+            refusal(RefusalText.NOT_A_BRANCH, branch=shown(source.branch)), field="branch"
+        )
     if source.path and not is_safe_path(source.path):
-        raise InvalidRequest(f"{shown(source.path)!r} is not a path of a file", field="path")
+        raise InvalidRequest(
+            refusal(RefusalText.NOT_A_FILE_PATH, path=shown(source.path)), field="path"
+        )
     if source.kind is SourceKind.GIT and urlsplit(source.url).scheme != "https":
-        raise InvalidRequest("repositories are fetched only over https", field="repo")
+        raise InvalidRequest(refusal(RefusalText.IMPORT_ONLY_HTTPS), field="repo")
     if (
         source.kind is SourceKind.GIT
         and parse_address(source.host) is None
         and not _HOST.fullmatch(source.host)
     ):
-        raise InvalidRequest(f"{shown(source.host)!r} is not a host name", field="repo")
+        raise InvalidRequest(refusal(RefusalText.NOT_A_HOST, host=shown(source.host)), field="repo")
     if source.kind is SourceKind.GIT and urlsplit(source.url).query:
-        raise InvalidRequest("the URL of a repository must not have a query (?)", field="repo")
+        raise InvalidRequest(refusal(RefusalText.IMPORT_QUERY), field="repo")
     if source.kind is not SourceKind.GIT and source.branch:
-        raise InvalidRequest("only repositories have branches", field="branch")
+        raise InvalidRequest(refusal(RefusalText.IMPORT_BRANCH), field="branch")
     if source.kind is SourceKind.FILE and not is_safe_path(file_name(source.url)):
-        raise InvalidRequest("the URL must end with the name of a file", field="repo")
+        raise InvalidRequest(refusal(RefusalText.IMPORT_FILE_NAME), field="repo")
     return source
 
 
@@ -118,10 +128,10 @@ def check_token(token: str, source: ImportSource) -> str:
         If the token is not valid, or the source is not a repository.
     """
     if token and source.kind is not SourceKind.GIT:
-        raise InvalidRequest("only repositories can be fetched with a token", field="token")
+        raise InvalidRequest(refusal(RefusalText.IMPORT_TOKEN_OF_REPOSITORY), field="token")
     if token and (len(token) > MAX_TOKEN or not _TOKEN.fullmatch(token)):
         raise InvalidRequest(
-            f"a token has 1 to {MAX_TOKEN} printable ASCII characters without spaces",
+            refusal(RefusalText.IMPORT_TOKEN, limit=MAX_TOKEN),
             field="token",
         )
     return token
@@ -144,11 +154,15 @@ def open_path(source: ImportSource, folder: str, directory: str, given: str = ""
         If the directory or the given path is not valid.
     """
     if directory and not is_safe_path(directory):
-        raise InvalidRequest(f"{shown(directory)!r} is not a path in a folder", field="directory")
+        raise InvalidRequest(
+            refusal(RefusalText.NOT_A_FOLDER_PATH, path=shown(directory)), field="directory"
+        )
     if given:
         plain = given.partition("?")[0].strip("/")
         if not is_safe_path(unquote(plain)) or not given.isascii() or not given.isprintable():
-            raise InvalidRequest(f"{shown(given)!r} is not a path in a session", field="urlpath")
+            raise InvalidRequest(
+                refusal(RefusalText.NOT_A_SESSION_PATH, path=shown(given)), field="urlpath"
+            )
         return plain
     path = file_name(source.url) if source.kind is SourceKind.FILE else source.path
     return quote("/".join(part for part in ("lab/tree", folder, directory, path) if part))
@@ -196,9 +210,7 @@ def _github(site: str, names: list[str]) -> ImportSource:
             return ImportSource(SourceKind.ARCHIVE, "/".join((site, *names)))
         case []:
             return ImportSource(SourceKind.GIT, clone)
-    raise InvalidRequest(
-        "give the link of a repository, of one of its branches, or of a file", field="repo"
-    )
+    raise InvalidRequest(refusal(RefusalText.IMPORT_NO_LINK), field="repo")
 
 
 def _gitlab(site: str, names: list[str], dash: int) -> ImportSource:
@@ -213,9 +225,7 @@ def _gitlab(site: str, names: list[str], dash: int) -> ImportSource:
             return ImportSource(SourceKind.FILE, f"{site}/{raw}")
         case ["archive", *_]:
             return ImportSource(SourceKind.ARCHIVE, f"{site}/{'/'.join(names)}")
-    raise InvalidRequest(
-        "give the link of a repository, of one of its branches, or of a file", field="repo"
-    )
+    raise InvalidRequest(refusal(RefusalText.IMPORT_NO_LINK), field="repo")
 
 
 def _repository(url: str) -> str:

@@ -326,7 +326,9 @@ def _check_tls(installation: Installation) -> None:
     if installation.tls is Tls.CERTIFICATE:
         if not installation.certificate or not installation.certificate_key:
             raise _invalid(
-                "tls.certificate", "and tls.key must name the files of the certificate and its key"
+                "tls.certificate",
+                "and tls.key (--certificate, --certificate-key) must name the files of the "
+                "certificate and its key",
             )
     elif installation.certificate or installation.certificate_key:
         raise _invalid("tls.certificate", 'has an effect only with tls.mode = "certificate"')

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from ..coded_text import CodedText, refusal
 from ..errors import InvalidRequest
+from ..refusal_texts import RefusalText
 from ..yaml_sections import read_sections
 from .definition import VERSION
 from .elyra import convert_elyra, write_elyra
@@ -61,5 +63,6 @@ def convert(text: str, name: str, target: Format) -> str:
     return write_fasttrack(definition) if target is Format.FASTTRACK else yaml_text
 
 
-def _problem(line: int, text: str) -> InvalidRequest:
-    return InvalidRequest(f"line {line}: {text}", field="definition", line=line)
+def _problem(line: int, text: CodedText) -> InvalidRequest:
+    problem = refusal(RefusalText.LINE_PROBLEM, text, line=line)
+    return InvalidRequest(problem, field="definition", line=line)

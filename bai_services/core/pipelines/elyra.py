@@ -15,8 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from ..coded_text import CodedText, refusal
 from ..errors import InvalidRequest
 from ..folders.mounts import check_subpath
+from ..refusal_texts import RefusalText
 from ..resources import CPU, MEM, parse_amount, slot_type
 from ..user_input import shown
 from .definition import MAX_TASKS, Parameter, ParameterType, PipelineDefinition, Task, TaskKind
@@ -52,20 +54,20 @@ def convert_elyra(text: str, name: str) -> str:
         If the text is not a pipeline of Elyra, or has nodes or settings that cannot be converted.
     """
     if len(text.encode(errors="replace")) > MAX_BYTES:
-        raise _problem(f"the file has more than {MAX_BYTES} bytes")
+        raise _problem(refusal(RefusalText.FILE_TOO_LONG, limit=MAX_BYTES))
     try:
         document = json.loads(text)
         pipelines = {each["id"]: each for each in document["pipelines"]}
         primary = pipelines[document["primary_pipeline"]]
         definition = _definition(primary, name)
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        raise _problem("the file is not a pipeline of Elyra") from error
+        raise _problem(refusal(RefusalText.NOT_ELYRA)) from error
     yaml_text = write_pipeline(definition)
     parse_pipeline(yaml_text)
     return yaml_text
 
 
-def _problem(text: str) -> InvalidRequest:
+def _problem(text: CodedText) -> InvalidRequest:
     return InvalidRequest(text, field="definition")
 
 
@@ -75,7 +77,7 @@ def _definition(primary: Mapping[str, Any], name: str) -> PipelineDefinition:
     defaults = properties.get("pipeline_defaults") or {}
     nodes = [node for node in primary["nodes"] if node.get("type") != "comment"]
     if len(nodes) > MAX_TASKS:
-        raise _problem(f"the pipeline has more than {MAX_TASKS} nodes")
+        raise _problem(refusal(RefusalText.ELYRA_TOO_MANY_NODES, limit=MAX_TASKS))
     names = _names(nodes)
     return PipelineDefinition(
         name=slug_of(str(app_data.get("name") or properties.get("name") or name)),
@@ -109,9 +111,7 @@ def _parameters(found: Sequence[Mapping[str, Any]]) -> Iterator[Parameter]:
         default = each.get("default_value") or {}
         kind = _TYPES.get(str(default.get("type", "String")))
         if kind is None:
-            raise _problem(
-                f"the type of the parameter {shown(str(each['name']))!r} is not supported"
-            )
+            raise _problem(refusal(RefusalText.ELYRA_PARAMETER_TYPE, name=shown(str(each["name"]))))
         value = default.get("value")
         yield Parameter(
             str(each["name"]),
@@ -124,7 +124,7 @@ def _parameters(found: Sequence[Mapping[str, Any]]) -> Iterator[Parameter]:
 def _task(node: Mapping[str, Any], names: Mapping[str, str]) -> Task:
     name, op, component = names[node["id"]], str(node.get("op")), _component(node)
     if op != _NOTEBOOK and op not in _PROGRAMS:
-        raise _problem(f"the node {name} is of the kind {shown(op)}, which cannot be converted")
+        raise _problem(refusal(RefusalText.ELYRA_NODE_KIND, name=name, kind=shown(op)))
     path = _path(name, component["filename"])
     dependencies = [str(each) for each in component.get("dependencies") or []]
     copies = [_copy(name, posixpath.dirname(path), each) for each in dependencies]
@@ -153,7 +153,7 @@ def _path(name: str, path: Any) -> str:
     try:
         return str(check_subpath(str(path)))
     except InvalidRequest as error:
-        raise _problem(f"the file of the node {name} cannot be used: {error.message}") from None
+        raise _problem(refusal(RefusalText.ELYRA_NODE_FILE, error.text, name=name)) from None
 
 
 def _copy(name: str, directory: str, dependency: str) -> str:

@@ -12,8 +12,10 @@ from typing import Any
 
 import yaml
 
+from ..coded_text import CodedText, refusal
 from ..errors import InvalidRequest
 from ..folders.mounts import MAX_MOUNTS
+from ..refusal_texts import RefusalText
 from ..scheduling.placement_options import Mode
 from ..sessions.batch import MAX_COMMAND_BYTES
 from ..user_input import shown
@@ -61,20 +63,21 @@ def convert_fasttrack(text: str, name: str) -> str:
     return yaml_text
 
 
-def _problem(line: int, text: str) -> InvalidRequest:
-    return InvalidRequest(f"line {line}: {text}", field="definition", line=line)
+def _problem(line: int, text: CodedText) -> InvalidRequest:
+    problem = refusal(RefusalText.LINE_PROBLEM, text, line=line)
+    return InvalidRequest(problem, field="definition", line=line)
 
 
 def _pipeline(root: Section, name: str) -> PipelineDefinition:
     line, parameters = root.line_of("params"), root.take("params")
     if isinstance(parameters, yaml.SequenceNode | yaml.MappingNode) and parameters.value:
-        raise _problem(line, "params cannot be converted; write them as variables (envs)")
+        raise _problem(line, refusal(RefusalText.FASTTRACK_PARAMS))
     found = slug_of(root.take_text("name") or name)
     description = root.take_text("description", MAX_VALUE)
     settings = _settings(root)
     line, node = root.line_of("tasks"), root.take("tasks")
     if not isinstance(node, yaml.SequenceNode) or not 0 < len(node.value) <= MAX_TASKS:
-        raise _problem(line, f"tasks must be a list of 1 to {MAX_TASKS} tasks")
+        raise _problem(line, refusal(RefusalText.TASKS_OUT_OF_RANGE, limit=MAX_TASKS))
     sections = [Section.of(root.loader, each, "a task", _problem) for each in node.value]
     labels = [section.take_text("name") for section in sections]
     names = dict(zip(labels, unique_names(labels), strict=True))
@@ -86,10 +89,10 @@ def _task(section: Section, label: str, names: Mapping[str, str]) -> Task:
     line, kind = section.line_of("type"), section.take_text("type")
     if kind not in _COMMAND_TYPES:
         raise _problem(
-            line, f"task {shown(label)} is of type {shown(kind)}, which cannot be converted"
+            line, refusal(RefusalText.FASTTRACK_TASK_TYPE, name=shown(label), kind=shown(kind))
         )
     if section.take_text("module_uri"):
-        raise _problem(section.line, f"task {shown(label)} has a module, which cannot be converted")
+        raise _problem(section.line, refusal(RefusalText.FASTTRACK_MODULE, name=shown(label)))
     retry = section.take_section("retry")
     attempts, delay = 1, DEFAULT_RETRY_DELAY_SECONDS
     if retry is not None:
@@ -99,7 +102,8 @@ def _task(section: Section, label: str, names: Mapping[str, str]) -> Task:
     for need in needs:
         if need not in names:
             raise _problem(
-                section.line, f"task {shown(label)} needs {shown(need)!r}, which is not a task"
+                section.line,
+                refusal(RefusalText.UNKNOWN_NEED, name=shown(label), other=shown(need)),
             )
     return Task(
         names[label],
@@ -135,7 +139,7 @@ def _settings(section: Section) -> dict[str, Any]:
         size = section.take_whole("cluster_size", 1, 1, MAX_CLUSTER_SIZE)
         line, mode = section.line_of("cluster_mode"), section.take_text("cluster_mode")
         if mode and mode not in set(Mode):
-            raise _problem(line, f"cluster_mode {shown(mode)!r} cannot be converted")
+            raise _problem(line, refusal(RefusalText.FASTTRACK_CLUSTER_MODE, mode=shown(mode)))
         if size > 1:
             settings |= {"cluster_size": size, "cluster_mode": mode or str(Mode.SINGLE_NODE)}
     if mounts := [_mount(text) for text in _texts(section, "mounts", MAX_MOUNTS)]:
@@ -160,7 +164,7 @@ def _texts_of(section: Section, key: str) -> Iterator[tuple[str, str]]:
     if inner is None:
         return
     if len(inner.nodes) > MAX_VARIABLES:
-        raise _problem(line, f"{key} has more than {MAX_VARIABLES} entries")
+        raise _problem(line, refusal(RefusalText.TOO_MANY_ENTRIES, key=key, limit=MAX_VARIABLES))
     for name in list(inner.nodes):
         yield name, inner.take_text(name, MAX_VALUE)
 
@@ -170,10 +174,12 @@ def _texts(section: Section, key: str, limit: int) -> list[str]:
     if node is None:
         return []
     if not isinstance(node, yaml.SequenceNode) or len(node.value) > limit:
-        raise _problem(line, f"{key} must be a list of at most {limit} strings")
+        raise _problem(line, refusal(RefusalText.NOT_A_LIST_OF_STRINGS, key=key, limit=limit))
     for each in node.value:
         if not isinstance(each, yaml.ScalarNode):
-            raise _problem(each.start_mark.line + 1, f"an entry of {key} must be a string")
+            raise _problem(
+                each.start_mark.line + 1, refusal(RefusalText.ENTRY_NOT_A_STRING, key=key)
+            )
     return [text_of(each, key, MAX_VALUE, _problem) for each in node.value]
 
 

@@ -6,7 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields
 
+from ..coded_text import refusal
 from ..errors import InvalidRequest
+from ..refusal_texts import RefusalText
 from .definition import PipelineDefinition, Task
 
 _MAX_NAME = 40
@@ -66,4 +68,6 @@ def _features(task: Task) -> Iterator[str]:
 
 
 def cannot(target: str, feature: str) -> InvalidRequest:
-    return InvalidRequest(f"{target} has no {feature}", field="target")
+    return InvalidRequest(
+        refusal(RefusalText.TARGET_CANNOT_EXPRESS, target=target, feature=feature), field="target"
+    )

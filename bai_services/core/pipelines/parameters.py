@@ -7,8 +7,9 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..counts import with_article
+from ..coded_text import refusal
 from ..errors import InvalidRequest
+from ..refusal_texts import RefusalText
 from ..sessions.rules import MAX_ENVIRON_TOTAL_BYTES
 from ..user_input import MAX_NUMBER_CHARACTERS, shown
 from .definition import (
@@ -47,13 +48,16 @@ def resolve(definition: PipelineDefinition, given: Mapping[str, Any]) -> dict[st
         if name not in known:
             names = ", ".join(known) or "none"
             raise InvalidRequest(
-                f"there is no parameter {shown(name)!r}; parameters: {names}", field="parameters"
+                refusal(RefusalText.UNKNOWN_PARAMETER, name=shown(name), names=names),
+                field="parameters",
             )
     values: dict[str, Value] = {}
     for name, parameter in known.items():
         value = given.get(name, parameter.default)
         if value is None:
-            raise InvalidRequest(f"the parameter {name} needs a value", field="parameters")
+            raise InvalidRequest(
+                refusal(RefusalText.PARAMETER_MISSING, name=name), field="parameters"
+            )
         values[name] = checked_value(name, parameter.type, value)
     check_size(values.values())
     check_count(definition, values)
@@ -71,7 +75,7 @@ def check_count(definition: PipelineDefinition, values: Mapping[str, Value]) -> 
     count = sum(_count(task, values) for task in definition.tasks)
     if count > MAX_TASKS:
         raise InvalidRequest(
-            f"the run would have {count} tasks; at most {MAX_TASKS} are allowed", field="parameters"
+            refusal(RefusalText.TOO_MANY_TASKS, count=count, limit=MAX_TASKS), field="parameters"
         )
 
 
@@ -92,7 +96,7 @@ def check_size(values: Iterable[Value]) -> None:
     size = sum(len(variable(value).encode(errors="replace")) for value in values)
     if size > MAX_ENVIRON_TOTAL_BYTES:
         raise InvalidRequest(
-            f"the parameters have {size} bytes; at most {MAX_ENVIRON_TOTAL_BYTES} are allowed",
+            refusal(RefusalText.PARAMETERS_TOO_LONG, size=size, limit=MAX_ENVIRON_TOTAL_BYTES),
             field="parameters",
         )
 
@@ -120,7 +124,7 @@ def checked_value(name: str, kind: ParameterType, value: Any) -> Value:
     converted = _CONVERSIONS[kind](value)
     if converted is None:
         raise InvalidRequest(
-            f"the parameter {name} must be {with_article(kind)} value, not {shown(value)!r}",
+            refusal(RefusalText.PARAMETER_TYPE, name=name, kind=kind, value=shown(value)),
             field="parameters",
         )
     return converted
@@ -201,11 +205,23 @@ def comparable(parameter: Parameter, comparison: Operator, value: Any) -> Value:
     kind = parameter.type
     is_number = kind in (ParameterType.INTEGER, ParameterType.NUMBER)
     if comparison in _ORDERED and not is_number:
-        raise InvalidRequest(f"{comparison} compares only numbers; {parameter.name} is a {kind}")
+        raise InvalidRequest(
+            refusal(
+                RefusalText.ONLY_NUMBERS_COMPARED,
+                comparison=comparison,
+                name=parameter.name,
+                kind=kind,
+            )
+        )
     if comparison is Operator.CONTAINS:
         if kind not in (ParameterType.LIST, ParameterType.TEXT):
             raise InvalidRequest(
-                f"{comparison} requires a list or a text; {parameter.name} is a {kind}"
+                refusal(
+                    RefusalText.CONTAINS_NOTHING,
+                    comparison=comparison,
+                    name=parameter.name,
+                    kind=kind,
+                )
             )
         return checked_value(parameter.name, ParameterType.TEXT, value)
     if is_number:

@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 
 import yaml
 
+from ..coded_text import CodedText, refusal
 from ..durations import parse_duration
 from ..errors import InvalidRequest
 from ..folders.mounts import MAX_MOUNTS, check_subpath
 from ..names import check_slug
+from ..refusal_texts import RefusalText
 from ..scheduling.placement_options import Mode
 from ..sessions.batch import MAX_COMMAND_BYTES, MAX_TIMEOUT_SECONDS
 from ..sessions.rules import check_environ
@@ -79,14 +81,15 @@ def parse_pipeline(text: str) -> PipelineDefinition:
     return read_sections(text, MAX_BYTES, MAX_NODES, _problem, _pipeline)
 
 
-def _problem(line: int, text: str) -> InvalidRequest:
-    return InvalidRequest(f"line {line}: {text}", field="definition", line=line)
+def _problem(line: int, text: CodedText) -> InvalidRequest:
+    problem = refusal(RefusalText.LINE_PROBLEM, text, line=line)
+    return InvalidRequest(problem, field="definition", line=line)
 
 
 def _pipeline(root: Section) -> PipelineDefinition:
     line = root.line_of("version")
     if "version" not in root.nodes or root.take_whole("version", VERSION, 0, 10**6) != VERSION:
-        raise _problem(line, f"version must be {VERSION}")
+        raise _problem(line, refusal(RefusalText.VERSION_IS_NOT, version=VERSION))
     line = root.line_of("name")
     name = _checked(line, lambda: check_slug("pipeline", root.take_text("name")))
     description = root.take_text("description", MAX_VALUE)
@@ -102,7 +105,7 @@ def _pipeline(root: Section) -> PipelineDefinition:
     root.finish()
     sections = _sections(root, node, "tasks", "a task", tasks_line, MAX_TASKS)
     if not sections:
-        raise _problem(tasks_line, "tasks must have at least one task")
+        raise _problem(tasks_line, refusal(RefusalText.NO_TASKS))
     lines = [section.line for section in sections]
     tasks = [_task(section, {p.name: p for p in parameters}) for section in sections]
     return PipelineDefinition(
@@ -123,7 +126,7 @@ def _sections(
     if node is None:
         return []
     if not isinstance(node, yaml.SequenceNode) or len(node.value) > limit:
-        raise _problem(line, f"{key} must be a list of at most {limit}")
+        raise _problem(line, refusal(RefusalText.NOT_A_LIST, key=key, limit=limit))
     return [Section.of(root.loader, each, what, _problem) for each in node.value]
 
 
@@ -134,7 +137,7 @@ def _checked(line: int, check: Any) -> Any:
     except InvalidRequest as error:
         if "line" in error.details:
             raise
-        raise _problem(line, error.message) from None
+        raise _problem(line, error.text) from None
 
 
 def _choice(section: Section, key: str, kind: Callable[[str], E], default: E) -> E:
@@ -145,7 +148,9 @@ def _choice(section: Section, key: str, kind: Callable[[str], E], default: E) ->
         return kind(text)
     except ValueError:
         names = ", ".join(type(default))
-        raise _problem(line, f"{key} must be one of {names}, not {shown(text)!r}") from None
+        raise _problem(
+            line, refusal(RefusalText.NOT_ONE_OF, key=key, names=names, text=shown(text))
+        ) from None
 
 
 def _parameters(root: Section) -> tuple[Parameter, ...]:
@@ -156,12 +161,11 @@ def _parameters(root: Section) -> tuple[Parameter, ...]:
         if _PARAMETER_NAME.fullmatch(name) is None:
             raise _problem(
                 section.line,
-                "the name of a parameter must have 1 to 40 letters, digits and _, and begin with a "
-                "letter",
+                refusal(RefusalText.PARAMETER_NAME),
             )
         # The environment variables of parameters are in upper case.
         if name.upper() in found:
-            raise _problem(section.line, f"two parameters have the name {name}; case is ignored")
+            raise _problem(section.line, refusal(RefusalText.PARAMETER_TWICE, name=name))
         kind = _choice(section, "type", ParameterType, ParameterType.TEXT)
         line = section.line_of("default")
         default = _value(section, "default")
@@ -181,7 +185,9 @@ def _value(section: Section, key: str) -> Value | None:
         return None
     if isinstance(node, yaml.SequenceNode):
         if len(node.value) > MAX_ITEMS:
-            raise _problem(node.start_mark.line + 1, f"{key} must be a list of at most {MAX_ITEMS}")
+            raise _problem(
+                node.start_mark.line + 1, refusal(RefusalText.NOT_A_LIST, key=key, limit=MAX_ITEMS)
+            )
         return tuple(_plain(section, each, key) for each in node.value)
     return _plain(section, node, key)
 
@@ -189,11 +195,11 @@ def _value(section: Section, key: str) -> Value | None:
 def _plain(section: Section, node: yaml.Node, key: str) -> str | int | float | bool:
     line = node.start_mark.line + 1
     if not isinstance(node, yaml.ScalarNode):
-        raise _problem(line, f"{key} must be a string, a number, true or false, or a list of these")
+        raise _problem(line, refusal(RefusalText.NOT_A_VALUE, key=key))
     text = text_of(node, key, MAX_VALUE, _problem)
     value = section.loader.construct_object(node)
     if isinstance(value, float) and not isfinite(value):
-        raise _problem(line, f"{key} is not a finite number")
+        raise _problem(line, refusal(RefusalText.NOT_FINITE, key=key))
     # For example, YAML parses 2026-01-31 as a date.
     return value if isinstance(value, bool | int | float) else text
 
@@ -203,10 +209,12 @@ def _texts(section: Section, key: str, limit: int) -> tuple[str, ...]:
     if node is None:
         return ()
     if not isinstance(node, yaml.SequenceNode) or len(node.value) > limit:
-        raise _problem(line, f"{key} must be a list of at most {limit} strings")
+        raise _problem(line, refusal(RefusalText.NOT_A_LIST_OF_STRINGS, key=key, limit=limit))
     for each in node.value:
         if not isinstance(each, yaml.ScalarNode):
-            raise _problem(each.start_mark.line + 1, f"an entry of {key} must be a string")
+            raise _problem(
+                each.start_mark.line + 1, refusal(RefusalText.ENTRY_NOT_A_STRING, key=key)
+            )
     return tuple(text_of(each, key, MAX_VALUE, _problem) for each in node.value)
 
 
@@ -215,7 +223,7 @@ def _map(section: Section, key: str, limit: int) -> dict[str, str]:
     if inner is None:
         return {}
     if len(inner.nodes) > limit:
-        raise _problem(line, f"{key} has more than {limit} entries")
+        raise _problem(line, refusal(RefusalText.TOO_MANY_ENTRIES, key=key, limit=limit))
     return {name: inner.take_text(name, MAX_VALUE) for name in list(inner.nodes)}
 
 
@@ -260,7 +268,7 @@ def _checked_secrets(secrets: dict[str, str]) -> dict[str, str]:
 def _mount(line: int, text: str) -> dict[str, str]:
     found = _MOUNT.fullmatch(text)
     if found is None:
-        raise _problem(line, f"{shown(text)!r} is not a mount such as data:/home/work/data:ro")
+        raise _problem(line, refusal(RefusalText.NOT_A_MOUNT, text=shown(text)))
     mount = {"vfolder": found[1]}
     for name, value in (("path", found[2]), ("permission", found[3])):
         if value:
@@ -273,9 +281,7 @@ def _mount(line: int, text: str) -> dict[str, str]:
 def _task(section: Section, parameters: dict[str, Parameter]) -> Task:
     name = section.take_text("name")
     if _TASK_NAME.fullmatch(name) is None:
-        raise _problem(
-            section.line, "the name of a task must have 1 to 40 letters, digits, _ and -"
-        )
+        raise _problem(section.line, refusal(RefusalText.TASK_NAME))
     kind = _choice(section, "kind", TaskKind, TaskKind.COMMAND)
     given_line, given = section.line_of("parameters"), _given(section, parameters)
     command_line = section.line_of("command")
@@ -306,7 +312,9 @@ def _task(section: Section, parameters: dict[str, Parameter]) -> Task:
     section.finish()
     _check_kind(task, section.line, command_line)
     if given is not None and kind is not TaskKind.PIPELINE:
-        raise _problem(given_line, f"task {name} of kind {kind} cannot have parameters")
+        raise _problem(
+            given_line, refusal(RefusalText.TASK_WITHOUT_PARAMETERS, name=name, kind=kind)
+        )
     return task
 
 
@@ -316,12 +324,12 @@ def _given(section: Section, parameters: dict[str, Parameter]) -> dict[str, Valu
     if inner is None:
         return None
     if len(inner.nodes) > MAX_PARAMETERS:
-        raise _problem(line, f"parameters has more than {MAX_PARAMETERS} entries")
+        raise _problem(line, refusal(RefusalText.TOO_MANY_PARAMETERS, limit=MAX_PARAMETERS))
     found: dict[str, Value] = {}
     for name in list(inner.nodes):
         line, value = inner.line_of(name), _value(inner, name)
         if value is None or _PARAMETER_NAME.fullmatch(name) is None:
-            raise _problem(line, f"{shown(name)!r} is not the name of a parameter with a value")
+            raise _problem(line, refusal(RefusalText.NOT_A_PARAMETER, name=shown(name)))
         if (source := reference_of(value)) is not None:
             _known(line, source, parameters)
         found[name] = value
@@ -338,24 +346,23 @@ def _check_kind(task: Task, line: int, command_line: int) -> None:
     }
     for kind, is_given in fields.items():
         if task.kind is kind and not is_given:
-            raise _problem(line, f"task {task.name} of kind {kind} needs {kind}")
+            raise _problem(line, refusal(RefusalText.TASK_NEEDS, name=task.name, kind=kind))
         if task.kind is not kind and is_given:
             raise _problem(
                 command_line if kind is TaskKind.COMMAND else line,
-                f"task {task.name} of kind {task.kind} cannot have {kind}",
+                refusal(RefusalText.TASK_CANNOT_HAVE, name=task.name, kind=task.kind, key=kind),
             )
     if task.kind is TaskKind.PIPELINE and task.continue_on_failure:
-        raise _problem(line, f"task {task.name} of kind pipeline cannot have continue_on_failure")
+        raise _problem(line, refusal(RefusalText.PIPELINE_TASK_CONTINUES, name=task.name))
     if task.kind not in SESSION_KINDS:
         runs = task.for_each or task.settings or task.inputs or task.outputs or task.retries
         if runs or task.timeout_seconds or task.cache:
             raise _problem(
                 line,
-                f"task {task.name} of kind {task.kind} has no session, so it cannot have session "
-                "settings, for_each, inputs, outputs, retries, timeout or cache",
+                refusal(RefusalText.TASK_WITHOUT_SESSION, name=task.name, kind=task.kind),
             )
     if task.cache is not None and not task.outputs:
-        raise _problem(line, f"task {task.name} has a cache, so it needs outputs")
+        raise _problem(line, refusal(RefusalText.CACHE_NEEDS_OUTPUTS, name=task.name))
 
 
 def _cache(section: Section, parameters: dict[str, Parameter]) -> Cache | None:
@@ -383,7 +390,7 @@ def _paths(section: Section, key: str) -> tuple[str, ...]:
     paths = _texts(section, key, MAX_PATHS)
     found = tuple(str(_checked(line, lambda p=path: check_subpath(p))) for path in paths)
     if not all(found):
-        raise _problem(line, f"an entry of {key} is empty")
+        raise _problem(line, refusal(RefusalText.ENTRY_EMPTY, key=key))
     return found
 
 
@@ -393,14 +400,18 @@ def _seconds(section: Section, key: str, default: Any, lowest: int, highest: int
         return default
     seconds = _checked(line, lambda: parse_duration(text, key))
     if not lowest <= seconds <= highest:
-        raise _problem(line, f"{key} must be {lowest} to {highest} seconds")
+        raise _problem(
+            line, refusal(RefusalText.SECONDS_OUT_OF_RANGE, key=key, lowest=lowest, highest=highest)
+        )
     return seconds
 
 
 def _known(line: int, name: str, parameters: dict[str, Parameter]) -> Parameter:
     if name not in parameters:
         names = ", ".join(parameters) or "none"
-        raise _problem(line, f"there is no parameter {shown(name)!r}; parameters: {names[:200]}")
+        raise _problem(
+            line, refusal(RefusalText.UNKNOWN_PARAMETER, name=shown(name), names=names[:200])
+        )
     return parameters[name]
 
 
@@ -413,7 +424,7 @@ def _condition(section: Section, parameters: dict[str, Parameter]) -> Condition 
     line, value = inner.line_of("value"), _value(inner, "value")
     inner.finish()
     if value is None:
-        raise _problem(inner.line, "a condition needs a value")
+        raise _problem(inner.line, refusal(RefusalText.CONDITION_NEEDS_VALUE))
     checked = _checked(line, lambda: comparable(parameter, operator, value))
     return Condition(parameter.name, operator, checked)
 
@@ -431,9 +442,9 @@ def _for_each(section: Section, parameters: dict[str, Parameter]) -> ForEach | N
     )
     inner.finish()
     if bool(name) == has_values:
-        raise _problem(inner.line, "for_each needs either parameter or values")
+        raise _problem(inner.line, refusal(RefusalText.FOR_EACH_NEEDS_ONE))
     if name and _known(line, name, parameters).type is not ParameterType.LIST:
-        raise _problem(line, f"the parameter {name} is not a list")
+        raise _problem(line, refusal(RefusalText.PARAMETER_NOT_A_LIST, name=name))
     return found
 
 
@@ -442,16 +453,18 @@ def _ordered(tasks: Sequence[Task], lines: Sequence[int]) -> tuple[Task, ...]:
     named: dict[str, int] = {}
     for index, task in enumerate(tasks):
         if task.name in named:
-            raise _problem(lines[index], f"there are two tasks {task.name}")
+            raise _problem(lines[index], refusal(RefusalText.TASK_TWICE, name=task.name))
         named[task.name] = index
     edges = 0
     for task, line in zip(tasks, lines, strict=True):
         for name in task.needs:
             if name not in named:
-                raise _problem(line, f"task {task.name} needs {shown(name)!r}, which is not a task")
+                raise _problem(
+                    line, refusal(RefusalText.UNKNOWN_NEED, name=task.name, other=shown(name))
+                )
         edges += len(task.needs)
         if edges > MAX_EDGES:
-            raise _problem(line, f"the tasks have more than {MAX_EDGES} dependencies")
+            raise _problem(line, refusal(RefusalText.TOO_MANY_NEEDS, limit=MAX_EDGES))
     sorter = TopologicalSorter({task.name: dict.fromkeys(task.needs) for task in tasks})
     try:
         order = list(sorter.static_order())
@@ -459,6 +472,6 @@ def _ordered(tasks: Sequence[Task], lines: Sequence[int]) -> tuple[Task, ...]:
         cycle = error.args[1]
         names = " → ".join(cycle[:10]) + (" → …" if len(cycle) > 10 else "")
         raise _problem(
-            lines[named[cycle[0]]], f"the needs of these tasks form a cycle: {names}"
+            lines[named[cycle[0]]], refusal(RefusalText.NEEDS_FORM_CYCLE, names=names)
         ) from None
     return tuple(tasks[named[name]] for name in order)

@@ -77,10 +77,14 @@ class PipelineTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineCheck:
-    """The result of a validation: the problem of a definition with its line, or its tasks."""
+    """The result of a validation: the problem of a definition with its line, or its tasks.
+
+    ``problem_coded``: the problem as a code with values.
+    """
 
     is_valid: bool
     problem: str
+    problem_coded: Mapping[str, Any] | None
     line: int | None
     name: str
     parameters: Sequence[PipelineParameter]
@@ -177,7 +181,7 @@ class PipelineResults:
     """The outputs and metrics of a run. ``folder``: id of the folder, None if it was removed.
 
     ``directory``: directory of the run in the folder. ``metrics_problem``: why the file with
-    metrics cannot be read, else "".
+    metrics cannot be read, else ""; ``metrics_problem_coded``: the same text as a code with values.
     """
 
     folder: str | None
@@ -186,6 +190,7 @@ class PipelineResults:
     notebook_errors: Sequence[PipelineNotebookError]
     metrics: Mapping[str, float]
     metrics_problem: str
+    metrics_problem_coded: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

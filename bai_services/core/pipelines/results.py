@@ -9,7 +9,9 @@ from enum import StrEnum
 from math import isfinite
 from typing import Any
 
+from ..coded_text import refusal
 from ..errors import InvalidRequest
+from ..refusal_texts import RefusalText
 from .definition import TaskKind
 from .parameters import items_of
 from .requests import directory_of, executed_notebook
@@ -76,18 +78,22 @@ def parse_metrics(content: bytes) -> dict[str, float]:
         If the content is not a JSON object, or exceeds a limit.
     """
     if len(content) > MAX_METRICS_BYTES:
-        raise InvalidRequest(f"{METRICS_FILE} has more than {MAX_METRICS_BYTES} bytes")
+        raise InvalidRequest(
+            refusal(RefusalText.METRICS_TOO_LONG, path=METRICS_FILE, limit=MAX_METRICS_BYTES)
+        )
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
-        raise InvalidRequest(f"{METRICS_FILE} is not valid JSON") from None
+        raise InvalidRequest(refusal(RefusalText.METRICS_NOT_JSON, path=METRICS_FILE)) from None
     if not isinstance(document, dict):
-        raise InvalidRequest(f"{METRICS_FILE} must contain a JSON object")
+        raise InvalidRequest(refusal(RefusalText.METRICS_NOT_AN_OBJECT, path=METRICS_FILE))
     found: dict[str, float] = {}
     for name, value in _numbers("", document, MAX_METRICS_DEPTH):
         found[name[:MAX_METRIC_CHARACTERS]] = value
         if len(found) > MAX_METRICS:
-            raise InvalidRequest(f"{METRICS_FILE} has more than {MAX_METRICS} metrics")
+            raise InvalidRequest(
+                refusal(RefusalText.TOO_MANY_METRICS, path=METRICS_FILE, limit=MAX_METRICS)
+            )
     return dict(sorted(found.items()))
 
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from ..coded_text import refusal
 from ..errors import InvalidRequest
+from ..refusal_texts import RefusalText
 from ..sessions.schedules.occurrences import next_occurrence, occurrences
 from ..sessions.schedules.records import GRACE
 from ..sessions.schedules.rules import parse_rule
@@ -48,16 +50,23 @@ class Timing:
         Raises
         ------
         InvalidRequest
-            If both or neither of rule and interval are given, or a value is not valid.
+            If both or neither of rule and interval are given, a value is not valid, or the rule
+            has no start, such as 30 February.
         """
         if (self.start is None) == (self.every_minutes is None):
-            raise InvalidRequest("give either start or every_minutes", field="start")
+            raise InvalidRequest(refusal(RefusalText.SCHEDULE_NEEDS_ONE), field="start")
         zone_of(self.time_zone)
         if self.start is not None:
             parse_rule(self.start, "start")
+            if self.next_start(self.anchor) is None:
+                raise InvalidRequest(refusal(RefusalText.SCHEDULE_NEVER_STARTS), field="start")
         elif not MIN_EVERY_MINUTES <= (self.every_minutes or 0) <= MAX_EVERY_MINUTES:
             raise InvalidRequest(
-                f"every_minutes must be {MIN_EVERY_MINUTES} to {MAX_EVERY_MINUTES}",
+                refusal(
+                    RefusalText.EVERY_MINUTES_OUT_OF_RANGE,
+                    lowest=MIN_EVERY_MINUTES,
+                    highest=MAX_EVERY_MINUTES,
+                ),
                 field="every_minutes",
             )
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from ..coded_text import refusal
 from ..errors import Conflict
+from ..refusal_texts import RefusalText
 from .definition import PipelineDefinition, RunIf, Task, TaskKind, Value
 from .parameters import is_met, items_of, values_of
 
@@ -324,7 +326,7 @@ def resumed(plan: Plan, runs: Sequence[TaskRun], status: RunStatus) -> list[Task
         If the run has not ended, or has succeeded.
     """
     if status not in RESUMABLE:
-        raise Conflict(f"the run is {status}; only failed and cancelled runs can be resumed")
+        raise Conflict(refusal(RefusalText.RUN_NOT_RESUMABLE, run_status=status))
     unsuccessful = {
         (run.task, run.index)
         for run in runs

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..coded_text import refusal
 from ..errors import InvalidRequest
+from ..refusal_texts import RefusalText
 from .definition import MAX_EDGES, Entry, PipelineDefinition, Task, TaskKind, Value
 from .parameters import check_count, given_value, resolve
 from .settings import merged
@@ -59,7 +61,7 @@ def expanded(root: SubPipeline, values: Mapping[str, Value]) -> PipelineDefiniti
     result = replace(definition, tasks=tasks)
     check_count(result, values)
     if sum(len(task.needs) for task in tasks) > MAX_EDGES:
-        raise InvalidRequest(f"the tasks of the run have more than {MAX_EDGES} dependencies")
+        raise InvalidRequest(refusal(RefusalText.RUN_TOO_MANY_NEEDS, limit=MAX_EDGES))
     return result
 
 
@@ -67,7 +69,9 @@ def _expanded_child(task: Task, child: SubPipeline, given: Mapping[str, Value]) 
     try:
         values = resolve(child.definition, given)
     except InvalidRequest as error:
-        raise InvalidRequest(f"task {task.name}: {error.message}", field="parameters") from None
+        raise InvalidRequest(
+            refusal(RefusalText.TASK_PROBLEM, error.text, name=task.name), field="parameters"
+        ) from None
     definition = expanded(child, values)
     return [_inside(task, each, definition, values) for each in definition.tasks]
 
@@ -78,7 +82,7 @@ def _inside(
     name = _prefixed(outer, task.name)
     if len(name) > MAX_NAME_CHARACTERS:
         raise InvalidRequest(
-            f"the name of task {name} has more than {MAX_NAME_CHARACTERS} characters"
+            refusal(RefusalText.TASK_NAME_TOO_LONG, name=name, limit=MAX_NAME_CHARACTERS)
         )
     # A task of a nested sub-pipeline has its parameters already.
     is_own = not task.entries and task.kind is not TaskKind.PIPELINE

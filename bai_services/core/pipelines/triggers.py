@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
+from ..coded_text import CodedText, refusal
 from ..errors import InvalidRequest, NotSignedIn
+from ..refusal_texts import RefusalText
 from ..sessions.callbacks import signature
 from ..user_input import shown
 from .definition import Value
@@ -95,14 +97,12 @@ def parse_pattern(text: str) -> list[re.Pattern[str]]:
     levels = text.split("/")
     if not text or len(text) > MAX_PATTERN or len(levels) > MAX_LEVELS:
         raise _pattern_problem(
-            text, f"it must have 1 to {MAX_PATTERN} characters and at most {MAX_LEVELS} levels"
+            text, refusal(RefusalText.PATTERN_LENGTH, limit=MAX_PATTERN, levels=MAX_LEVELS)
         )
     if any(level in ("", ".", "..") for level in levels) or "\0" in text or "**" in text:
-        raise _pattern_problem(
-            text, "it must be relative to the folder, without empty levels, '.', '..' and '**'"
-        )
+        raise _pattern_problem(text, refusal(RefusalText.PATTERN_NOT_RELATIVE))
     if sum(text.count(each) for each in _WILDCARDS) > MAX_WILDCARDS:
-        raise _pattern_problem(text, f"it has more than {MAX_WILDCARDS} wildcards")
+        raise _pattern_problem(text, refusal(RefusalText.PATTERN_WILDCARDS, limit=MAX_WILDCARDS))
     return [_level(level) for level in levels]
 
 
@@ -111,8 +111,9 @@ def _level(level: str) -> re.Pattern[str]:
     return re.compile(visible + fnmatch.translate(level))
 
 
-def _pattern_problem(text: str, problem: str) -> InvalidRequest:
-    return InvalidRequest(f"{shown(text)!r} is not a valid pattern: {problem}", field="pattern")
+def _pattern_problem(text: str, problem: CodedText) -> InvalidRequest:
+    message = refusal(RefusalText.PATTERN_PROBLEM, problem, text=shown(text))
+    return InvalidRequest(message, field="pattern")
 
 
 def check_references(kind: TriggerKind, parameters: Mapping[str, Value]) -> None:
@@ -128,8 +129,13 @@ def check_references(kind: TriggerKind, parameters: Mapping[str, Value]) -> None
         if source is not None and source not in REFERENCES[kind]:
             known = ", ".join(f"${each}" for each in REFERENCES[kind]) or "none"
             raise InvalidRequest(
-                f"the parameter {shown(name)} has the value ${shown(source)}; a trigger of kind "
-                f"{kind} has {known}; write $$ for a dollar",
+                refusal(
+                    RefusalText.TRIGGER_VALUE,
+                    name=shown(name),
+                    source=shown(source),
+                    kind=kind,
+                    known=known,
+                ),
                 field="parameters",
             )
 

@@ -16,6 +16,7 @@ import yaml
 
 from ..bounded_yaml import BoundedLoader
 from ..cluster.image_labels import SERVER_PORT
+from ..coded_text import CodedText
 from ..errors import InvalidRequest
 from ..user_input import shown
 from ..yaml_sections import Section, is_encodable, read_sections, text_of
@@ -81,7 +82,7 @@ def parse_definition(text: str) -> ModelDefinition:
     return read_sections(text, MAX_BYTES, MAX_NODES, _problem, _definition)
 
 
-def _problem(line: int, text: str) -> InvalidRequest:
+def _problem(line: int, text: str | CodedText) -> InvalidRequest:
     return InvalidRequest(f"{FILE_NAME}, line {line}: {text}", field="definition", line=line)
 
 

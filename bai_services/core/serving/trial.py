@@ -26,7 +26,7 @@ _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '?(\w{1,80})")
 _NO_MAIN_MODULE = re.compile(r"python[\d.]*: No module named (\w{1,80})")
 _GPU_MEMORY = ("cuda out of memory", "torch.outofmemoryerror", "hip out of memory")
 # Parts of messages of container engines about images that cannot be pulled.
-_PULL = ("pull", "manifest", "no such image", "not found: image")
+_PULL = ("pull", "manifest", "no such image", "not found: image", "is not on the machine")
 
 
 class Answer(StrEnum):

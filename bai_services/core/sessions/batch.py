@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ..durations import format_duration, parse_duration
+from ..duration_text import format_duration
+from ..durations import parse_duration
 from ..errors import InvalidRequest
 from ..user_input import shown
 from .lifecycle import SessionType

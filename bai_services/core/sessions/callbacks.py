@@ -13,9 +13,11 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..coded_text import refusal
 from ..errors import InvalidRequest
 from ..ip_addresses import Address, parse_address
-from ..user_input import shown
+from ..refusal_texts import RefusalText
+from ..user_input import shown, without_user_info
 
 MAX_URL = 2048
 # With these values, the last attempt is about four minutes after the first.
@@ -127,31 +129,34 @@ def check_url(url: str | None, targets: AllowedTargets, field: str = "callback_u
     if not url:
         return None
 
-    def invalid(reason: str) -> InvalidRequest:
-        return InvalidRequest(f"{field} {url[:200]!r}: {reason}", field=field)
+    def invalid(problem: RefusalText, **values: str | int) -> InvalidRequest:
+        shown_url = without_user_info(url)[:200]
+        text = refusal(problem, **values)
+        text = refusal(RefusalText.URL_PROBLEM, text, field=field, url=shown_url)
+        return InvalidRequest(text, field=field)
 
     if targets.is_off:
-        raise invalid("callbacks are disabled on this hub; use /events instead")
+        raise invalid(RefusalText.URLS_DISABLED)
     if len(url) > MAX_URL:
-        raise invalid(f"it has {len(url)} characters, at most {MAX_URL} are allowed")
+        raise invalid(RefusalText.URL_TOO_LONG, size=len(url), limit=MAX_URL)
     if not _URL.fullmatch(url) or "\\" in url:
-        raise invalid("only printable ASCII is allowed; encode other characters as %XX")
+        raise invalid(RefusalText.URL_CHARACTERS)
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise invalid("it is not a URL such as https://hooks.example.org/sessions") from None
+        raise invalid(RefusalText.NOT_A_URL) from None
     if parts.scheme not in ("http", "https") or not host or port == 0:
-        raise invalid("it must begin with http:// or https:// and a host")
+        raise invalid(RefusalText.URL_SCHEME)
     if "@" in parts.netloc:
-        raise invalid("it must not contain a user name or password; verify the signature instead")
+        raise invalid(RefusalText.URL_CREDENTIALS)
     if parts.fragment:
-        raise invalid("it must not have a fragment (#)")
+        raise invalid(RefusalText.URL_FRAGMENT)
     if not targets.allows_name(host):
         allowed = ", ".join([*targets.hosts, *map(str, targets.networks)])
-        raise invalid(f"this hub allows callbacks only to {allowed}")
+        raise invalid(RefusalText.URL_TARGETS, names=allowed)
     if parse_address(host) is not None and not targets.allows_address(host):
-        raise invalid("the address is not public; an administrator can allow its network")
+        raise invalid(RefusalText.URL_ADDRESS)
     return url
 
 

@@ -33,11 +33,22 @@ class Dimension(StrEnum):
     DOMAIN = "domain"
     RESOURCE_GROUP = "resource-group"
     IMAGE = "image"
+    SESSION_KIND = "session-kind"
     DEVICE_MODEL = "device-model"
 
 
 # Totals are stored for these dimensions; ``TOTAL`` is the sum over the domains.
 STORED_DIMENSIONS = tuple(d for d in Dimension if d is not Dimension.TOTAL)
+
+
+class SessionKind(StrEnum):
+    """What a session is for: its type, but tasks of pipelines are a kind of their own."""
+
+    INTERACTIVE = "interactive"
+    BATCH = "batch"
+    INFERENCE = "inference"
+    SYSTEM = "system"
+    PIPELINE_TASK = "pipeline-task"
 
 
 class EndpointDimension(StrEnum):
@@ -64,6 +75,8 @@ class Holder:
     domain: str
     resource_group: str
     image: str
+    # A ``SessionKind``; "" for totals of hours before the kind was recorded.
+    session_kind: str
     device_model: str = ""
 
     def key(self, dimension: Dimension) -> str:

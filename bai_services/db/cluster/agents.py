@@ -41,14 +41,15 @@ from .resource_groups import GroupFilter, usable_by
 from .shares_in_force import with_shares_in_force
 
 _LISTING = Listing(
-    columns={c.name: c for c in agents.columns if c.name != "facts"}, default_sort=("id",)
+    columns={c.name: c for c in agents.columns if not isinstance(c.type, sa.JSON)},
+    default_sort=("id",),
 )
 _DEVICES = sa.select(devices, agents.c.resource_group, agents.c.status).join_from(
     devices, agents, devices.c.agent_id == agents.c.id
 )
 _DEVICE_LISTING = Listing(
     columns={
-        **{c.name: c for c in devices.columns if c.name != "facts"},
+        **{c.name: c for c in devices.columns if not isinstance(c.type, sa.JSON)},
         "resource_group": agents.c.resource_group,
         "status": agents.c.status,
     },

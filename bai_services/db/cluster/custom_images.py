@@ -22,9 +22,10 @@ from bai_services.core.cluster.custom_images import (
     Visibility,
     next_commit_status,
 )
-from bai_services.core.counts import counted
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import AlreadyExists, Conflict, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.core.sessions.lifecycle import LIVE
 
 from ..accounts.visibility import visible_rows
@@ -117,12 +118,12 @@ class CustomImageStore:
             same_name = of_owner & (custom_images.c.name == values["name"]) & _COUNTS
             if await tx.scalar(sa.select(custom_images.c.id).where(same_name)):
                 raise AlreadyExists(
-                    f"you have a custom image {values['name']} already; choose another name",
+                    refusal(RefusalText.CUSTOM_IMAGE_TAKEN, name=values["name"]),
                     name=values["name"],
                 )
             same_session = (custom_images.c.session_id == values["session_id"]) & _IS_OPEN
             if await tx.scalar(sa.select(custom_images.c.id).where(same_session)):
-                raise Conflict("the session is being committed already")
+                raise Conflict(refusal(RefusalText.COMMIT_RUNNING))
             ended = await tx.scalars(
                 sa.select(custom_images.c.id)
                 .where(of_owner, ~_COUNTS)
@@ -158,7 +159,8 @@ class CustomImageStore:
                 )
                 if await tx.scalar(sa.select(custom_images.c.id).where(other & _COUNTS)):
                     raise AlreadyExists(
-                        f"there is a custom image {changes['name']} already", name=changes["name"]
+                        refusal(RefusalText.CUSTOM_IMAGE_EXISTS, name=changes["name"]),
+                        name=changes["name"],
                     )
             if changes:
                 of_row = custom_images.update().where(custom_images.c.id == found.id)
@@ -181,7 +183,7 @@ class CustomImageStore:
         async with self._db.write() as tx:
             found = await _find(tx, custom_id, lock=True)
             if found.status in OPEN_COMMITS:
-                raise Conflict("the session is being committed; cancel the commit first")
+                raise Conflict(refusal(RefusalText.COMMIT_NOT_DELETABLE))
             if found.image_id is not None:
                 uses = {
                     "live sessions": sa.and_(
@@ -300,7 +302,7 @@ async def _find(tx: AsyncConnection, custom_id: str, lock: bool = False) -> Cust
     rows = await tx.execute(_ROWS.where(custom_images.c.id == custom_id))
     found = first_record(CustomImageRow, rows)
     if found is None:
-        raise NotFound(f"there is no custom image {custom_id}", id=custom_id)
+        raise NotFound(refusal(RefusalText.NO_CUSTOM_IMAGE, name=custom_id), id=custom_id)
     return found
 
 
@@ -321,16 +323,16 @@ async def _check_counts(tx: AsyncConnection, owner_id: str, project_id: str) -> 
     # Lock owner and project: of two concurrent commits, the second must count the first.
     for table, key in ((users, owner_id), (projects, project_id)):
         await tx.execute(table.update().where(table.c.id == key).values(id=table.c.id))
-    limits: Sequence[tuple[str, Any, Any]] = (
+    limits: Sequence[tuple[RefusalText, Any, Any]] = (
         (
-            "you",
+            RefusalText.USER_CUSTOM_IMAGE_QUOTA,
             custom_images.c.owner_id == owner_id,
             sa.select(user_policies.c.max_custom_images)
             .join_from(users, user_policies, users.c.resource_policy == user_policies.c.name)
             .where(users.c.id == owner_id),
         ),
         (
-            "the project",
+            RefusalText.PROJECT_CUSTOM_IMAGE_QUOTA,
             custom_images.c.project_id == project_id,
             sa.select(project_policies.c.max_custom_images)
             .join_from(
@@ -339,14 +341,14 @@ async def _check_counts(tx: AsyncConnection, owner_id: str, project_id: str) -> 
             .where(projects.c.id == project_id),
         ),
     )
-    for who, of_rows, select in limits:
+    for over_quota, of_rows, select in limits:
         limit = await tx.scalar(select)
         if limit is None:
             continue
         count = await tx.scalar(sa.select(sa.func.count()).where(of_rows, _COUNTS)) or 0
         if count >= limit:
             raise QuotaExceeded(
-                f"{who} may have at most {counted(limit, 'custom images')}; delete an old one",
+                refusal(over_quota, limit=limit),
                 limit=limit,
                 used=count,
             )

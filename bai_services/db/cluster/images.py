@@ -12,8 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.records import ImageAlias, ImageFields
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import AlreadyExists, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.core.sessions.lifecycle import LIVE
 from bai_services.core.user_input import shown
 
@@ -122,7 +124,9 @@ class ImageStore:
             If an image with that name and architecture exists.
         """
         already_exists = AlreadyExists(
-            f"image {values['name']} for {values['architecture']} already exists",
+            refusal(
+                RefusalText.IMAGE_EXISTS, name=values["name"], architecture=values["architecture"]
+            ),
             name=values["name"],
         )
         async with self._db.write() as tx:
@@ -143,14 +147,14 @@ class ImageStore:
         NotFound
             If the image does not exist.
         """
-        already_exists = AlreadyExists("an image with that name and architecture already exists")
+        already_exists = AlreadyExists(refusal(RefusalText.IMAGE_NAME_TAKEN))
         async with self._db.write() as tx:
             if changes:
                 with raise_on_violation(already_exists):
                     await tx.execute(images.update().where(images.c.id == image_id).values(changes))
             rows = await find_images(tx, image_id)
             if not rows:
-                raise NotFound("the image no longer exists")
+                raise NotFound(refusal(RefusalText.IMAGE_REMOVED))
             await record(tx, audit)
             return rows[0]
 
@@ -199,7 +203,7 @@ class ImageAliasStore:
             If the image does not exist.
         """
         alias = values["alias"]
-        already_exists = AlreadyExists(f"image alias {alias} already exists", alias=alias)
+        already_exists = AlreadyExists(refusal(RefusalText.ALIAS_EXISTS, alias=alias), alias=alias)
         async with self._db.write() as tx:
             await _lock_image(tx, values["image_id"])
             with raise_on_violation(already_exists):
@@ -241,7 +245,7 @@ class ImageAliasStore:
             await require_unused(tx, f"image alias {alias}", uses)
             deleted = await tx.execute(image_aliases.delete().where(image_aliases.c.alias == alias))
             if not deleted.rowcount:
-                raise NotFound(f"there is no image alias {alias}", alias=alias)
+                raise NotFound(refusal(RefusalText.NO_ALIAS, alias=alias), alias=alias)
             await record(tx, audit)
 
 
@@ -293,7 +297,7 @@ async def _lock_image(tx: AsyncConnection, image_id: str) -> None:
         images.update().where(images.c.id == image_id).values(created_at=images.c.created_at)
     )
     if not locked.rowcount:
-        raise NotFound("the image no longer exists")
+        raise NotFound(refusal(RefusalText.IMAGE_REMOVED))
 
 
 async def _lock_alias(tx: AsyncConnection, alias: str) -> bool:
@@ -321,14 +325,16 @@ async def lock_default_image(tx: AsyncConnection, name: str) -> None:
         images.update().where(images.c.name.in_(names)).values(created_at=images.c.created_at)
     )
     if not locked.rowcount and not await _lock_alias(tx, name):
-        raise InvalidRequest(f"there is no image or alias {shown(name)}", field="default_image")
+        raise InvalidRequest(
+            refusal(RefusalText.NO_IMAGE_OR_ALIAS, name=shown(name)), field="default_image"
+        )
 
 
 async def _alias(tx: AsyncConnection, alias: str) -> ImageAlias:
     rows = await tx.execute(_ALIASES.where(image_aliases.c.alias == alias))
     image_alias = first_record(ImageAlias, rows)
     if image_alias is None:
-        raise NotFound(f"there is no image alias {alias}", alias=alias)
+        raise NotFound(refusal(RefusalText.NO_ALIAS, alias=alias), alias=alias)
     return image_alias
 
 

@@ -21,6 +21,7 @@ from bai_services.core.cluster.registries import (
     ScanStatus,
     next_scan_status,
 )
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import (
     AlreadyExists,
     Conflict,
@@ -29,6 +30,7 @@ from bai_services.core.errors import (
     NotFound,
 )
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.refusal_texts import RefusalText
 
 from ..audit import record
 from ..database import Database
@@ -119,9 +121,9 @@ class RegistryStore:
             If there are too many registries.
         """
         async with self._db.write() as tx:
-            count = await tx.scalar(sa.select(sa.func.count()).select_from(image_registries))
-            if (count or 0) >= MAX_REGISTRIES:
-                raise Conflict(f"there are already {count} registries; delete one first")
+            count = await tx.scalar(sa.select(sa.func.count()).select_from(image_registries)) or 0
+            if count >= MAX_REGISTRIES:
+                raise Conflict(refusal(RefusalText.TOO_MANY_REGISTRIES, count=count))
             with raise_on_violation(_already_exists(values)):
                 await tx.execute(image_registries.insert().values(values))
             await _set_projects(tx, values["id"], project_ids)
@@ -323,7 +325,7 @@ class RegistryStore:
             of_row = _has_id(found.id)
             current = await tx.scalar(sa.select(image_registries.c.scan_id).where(of_row))
             if scan_id is not None and current != scan_id:
-                raise InvalidTransition("another scan has begun")
+                raise InvalidTransition(refusal(RefusalText.OTHER_SCAN))
             status = next_scan_status(ScanStatus(found.scan_status), event)
             await tx.execute(
                 image_registries.update().where(of_row).values(scan_status=status, **values)
@@ -417,7 +419,7 @@ async def _set_projects(tx: AsyncConnection, registry_id: str, project_ids: Sequ
     await tx.execute(image_registry_projects.delete().where(of_registry))
     rows = [{"registry_id": registry_id, "project_id": key} for key in sorted(set(project_ids))]
     if rows:
-        with raise_on_violation(NotFound("a project no longer exists")):
+        with raise_on_violation(NotFound(refusal(RefusalText.PROJECT_REMOVED))):
             await tx.execute(image_registry_projects.insert(), rows)
 
 
@@ -464,9 +466,9 @@ def _registry(**row: Any) -> ImageRegistry:
 
 def _already_exists(values: Mapping[str, Any]) -> AlreadyExists:
     return AlreadyExists(
-        f"a registry with this name, or for {values['host']}, already exists", host=values["host"]
+        refusal(RefusalText.REGISTRY_EXISTS, host=values["host"]), host=values["host"]
     )
 
 
 def _no_registry() -> NotFound:
-    return NotFound("there is no such image registry")
+    return NotFound(refusal(RefusalText.NO_REGISTRY))

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Visibility
 from bai_services.core.audit import AuditEntry
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import NotFound, QuotaExceeded
 from bai_services.core.imports.lifecycle import (
     ENDED,
@@ -20,6 +21,7 @@ from bai_services.core.imports.lifecycle import (
     next_status,
 )
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.refusal_texts import RefusalText
 
 from ..accounts.user_domains import lock_active
 from ..audit import record
@@ -70,7 +72,7 @@ class ImportStore(Generic[Row]):
             rows = await tx.execute(self._visible(visible).where(self._table.c.id == key))
             found = first_record(self._make_row, rows)
         if found is None:
-            raise NotFound(f"there is no import {key!r}, or you may not see it")
+            raise NotFound(refusal(RefusalText.NO_IMPORT, name=key))
         return found
 
     async def check_count(self, owner_id: str) -> None:
@@ -179,8 +181,7 @@ class ImportStore(Generic[Row]):
         )
         if int(await tx.scalar(own) or 0) >= MAX_OPEN_IMPORTS_PER_USER:
             raise QuotaExceeded(
-                f"the user has {MAX_OPEN_IMPORTS_PER_USER} imports that have not ended; wait for "
-                "them or cancel some",
+                refusal(RefusalText.TOO_MANY_IMPORTS, limit=MAX_OPEN_IMPORTS_PER_USER),
                 limit=MAX_OPEN_IMPORTS_PER_USER,
             )
 
@@ -205,5 +206,5 @@ class ImportStore(Generic[Row]):
             sa.select(self._table.c.status).where(self._table.c.id == import_id).with_for_update()
         )
         if status is None:
-            raise NotFound("the import no longer exists")
+            raise NotFound(refusal(RefusalText.IMPORT_REMOVED))
         return ImportStatus(status)

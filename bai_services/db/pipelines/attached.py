@@ -8,13 +8,19 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import AlreadyExists, QuotaExceeded
+from bai_services.core.refusal_texts import RefusalText
 
 from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..tables.accounts import projects, users
 from ..tables.pipelines import pipelines
 from .definitions import no_pipeline
+
+# Texts by the kind of a row.
+_EXISTS = {"schedule": RefusalText.SCHEDULE_EXISTS, "trigger": RefusalText.TRIGGER_EXISTS}
+_TOO_MANY = {"schedule": RefusalText.TOO_MANY_SCHEDULES, "trigger": RefusalText.TOO_MANY_TRIGGERS}
 
 
 def select_with_pipeline(table: sa.Table) -> sa.Select[Any]:
@@ -61,7 +67,7 @@ async def insert_with_limit(
 ) -> None:
     """Insert a row for the pipeline named ``pipeline``; a pipeline has at most ``limit`` rows.
 
-    ``kind`` is the noun for a row in messages.
+    ``kind``: "schedule" or "trigger".
 
     Raises
     ------
@@ -82,10 +88,10 @@ async def insert_with_limit(
         sa.select(sa.func.count()).select_from(table).where(table.c.pipeline_id == pipeline_id)
     )
     if int(count or 0) >= limit:
-        raise QuotaExceeded(f"pipeline {pipeline} has {limit} {kind}s; delete some", limit=limit)
+        raise QuotaExceeded(refusal(_TOO_MANY[kind], name=pipeline, limit=limit), limit=limit)
     with raise_on_violation(name_taken(kind, values["name"])):
         await tx.execute(table.insert().values(values))
 
 
 def name_taken(kind: str, name: str) -> AlreadyExists:
-    return AlreadyExists(f"the pipeline has a {kind} {name!r} already", name=name)
+    return AlreadyExists(refusal(_EXISTS[kind], name=name), name=name)

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import AlreadyExists, Conflict, NotFound, QuotaExceeded
 from bai_services.core.folders.vfolders import Permission, VfolderStatus
 from bai_services.core.listing import ListQuery, Page
@@ -21,6 +22,7 @@ from bai_services.core.pipelines.records import (
     PipelineVersion,
 )
 from bai_services.core.pipelines.states import RUN_ENDED, RunStatus
+from bai_services.core.refusal_texts import RefusalText
 
 from ..accounts.user_domains import lock_active
 from ..accounts.visibility import visible_rows
@@ -189,7 +191,7 @@ class PipelineStore:
         first = found[0]
         if len(found) > 1 and first.id != key and first.owner_id is None:
             raise Conflict(
-                f"several projects have a pipeline {key!r}; use an id",
+                refusal(RefusalText.PIPELINE_AMBIGUOUS, name=key),
                 candidates=[row.id for row in found],
             )
         return first
@@ -239,9 +241,13 @@ class PipelineStore:
             else:
                 await lock_active(tx, owner_id)
             if int(await tx.scalar(count) or 0) >= MAX_PIPELINES_PER_SCOPE:
-                whose = "the project has" if owner_id is None else "you have"
+                too_many = (
+                    RefusalText.PROJECT_TOO_MANY_PIPELINES
+                    if owner_id is None
+                    else RefusalText.TOO_MANY_PIPELINES
+                )
                 raise QuotaExceeded(
-                    f"{whose} {MAX_PIPELINES_PER_SCOPE} pipelines; delete some first",
+                    refusal(too_many, limit=MAX_PIPELINES_PER_SCOPE),
                     limit=MAX_PIPELINES_PER_SCOPE,
                 )
             with raise_on_violation(_taken(values["name"], owner_id)):
@@ -336,9 +342,11 @@ def _page_row(*, parameters: Any, **columns: Any) -> PipelineRow:
 
 
 def no_pipeline(key: str) -> NotFound:
-    return NotFound(f"there is no pipeline {key!r}, or you may not see it", pipeline=key)
+    return NotFound(refusal(RefusalText.NO_PIPELINE, name=key), pipeline=key)
 
 
 def _taken(name: str, owner_id: str | None) -> AlreadyExists:
-    whose = "the project has" if owner_id is None else "you have"
-    return AlreadyExists(f"{whose} a pipeline {name!r} already", name=name)
+    exists = (
+        RefusalText.PROJECT_PIPELINE_EXISTS if owner_id is None else RefusalText.PIPELINE_EXISTS
+    )
+    return AlreadyExists(refusal(exists, name=name), name=name)

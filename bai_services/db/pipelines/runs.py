@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Role
 from bai_services.core.audit import AuditEntry
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.notifications.events import Event
@@ -19,6 +20,7 @@ from bai_services.core.pipelines.definition import PipelineDefinition, Value
 from bai_services.core.pipelines.notices import RunNotices
 from bai_services.core.pipelines.records import MAX_OPEN_RUNS, RUNS_KEPT_PER_USER
 from bai_services.core.pipelines.states import RUN_ENDED, Plan, RunStatus
+from bai_services.core.refusal_texts import RefusalText
 
 from ..accounts.user_domains import lock_active
 from ..audit import record
@@ -135,7 +137,7 @@ class PipelineRunStore:
         async with self._db.read() as tx:
             found = first_record(run_row, await tx.execute(rows))
         if found is None:
-            raise NotFound(f"there is no run {key!r}, or you may not see it", run=key)
+            raise NotFound(refusal(RefusalText.NO_RUN, name=key), run=key)
         return found
 
     async def detail(self, run_id: str) -> tuple[str, Plan, Sequence[TaskRow]]:
@@ -146,7 +148,7 @@ class PipelineRunStore:
             ).where(pipeline_runs.c.id == run_id)
             found = (await tx.execute(rows)).one_or_none()
             if found is None:
-                raise NotFound("the run no longer exists", run=run_id)
+                raise NotFound(refusal(RefusalText.RUN_REMOVED), run=run_id)
             plan = Plan.of(PipelineDefinition.from_json(found.parsed), found.parameters)
             tasks = (await read_tasks(tx, [run_id]))[run_id]
             return found.definition, plan, await with_waiting_reasons(tx, tasks)
@@ -183,7 +185,9 @@ class PipelineRunStore:
                 raise no_pipeline(row.name)
             # Lock runs only after the pipeline, in the same order as the deletion of a pipeline.
             await _delete_oldest(tx, owner_id)
-            with raise_on_violation(AlreadyExists(f"there is a run {run_id} already", run=run_id)):
+            with raise_on_violation(
+                AlreadyExists(refusal(RefusalText.RUN_EXISTS, name=run_id), run=run_id)
+            ):
                 await tx.execute(
                     pipeline_runs.insert().values(
                         id=run_id,
@@ -247,7 +251,7 @@ class PipelineRunStore:
                 .with_for_update()
             )
             if status is None:
-                raise NotFound("the run no longer exists", run=run_id)
+                raise NotFound(refusal(RefusalText.RUN_REMOVED), run=run_id)
             before = (await read_tasks(tx, [run_id]))[run_id]
             decision = decide(RunStatus(status), before)
             await write_tasks(tx, [TaskChanges(run_id, before, decision.changed)], now)
@@ -299,7 +303,7 @@ async def _lock_with_room(tx: AsyncConnection, owner_id: str) -> None:
     )
     if int(await tx.scalar(own) or 0) >= MAX_OPEN_RUNS:
         raise QuotaExceeded(
-            f"you have {MAX_OPEN_RUNS} runs that have not ended; wait for them or cancel some",
+            refusal(RefusalText.TOO_MANY_RUNS, limit=MAX_OPEN_RUNS),
             limit=MAX_OPEN_RUNS,
         )
 

@@ -11,10 +11,12 @@ import sqlalchemy as sa
 
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.pipelines.definition import Value
 from bai_services.core.pipelines.schedules import MAX_SCHEDULES_PER_PIPELINE, CatchUp, Timing
+from bai_services.core.refusal_texts import RefusalText
 
 from ..audit import record
 from ..database import Database
@@ -95,7 +97,7 @@ class PipelineScheduleStore:
         async with self._db.read() as tx:
             found = first_record(_row, await tx.execute(rows))
         if found is None:
-            raise NotFound(f"there is no schedule {key!r}, or you may not see it", schedule=key)
+            raise NotFound(refusal(RefusalText.NO_SCHEDULE, name=key), schedule=key)
         return found
 
     async def create(self, pipeline: str, values: Mapping[str, Any], audit: AuditEntry) -> None:

@@ -11,8 +11,10 @@ import sqlalchemy as sa
 
 from bai_services.core.accounts.roles import Role
 from bai_services.core.audit import AuditEntry
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import AlreadyExists, QuotaExceeded
 from bai_services.core.pipelines.records import MAX_TEMPLATES_PER_SCOPE
+from bai_services.core.refusal_texts import RefusalText
 
 from ..accounts.user_domains import lock_active
 from ..audit import record
@@ -106,11 +108,11 @@ class PipelineTemplateStore:
                 await lock_active(tx, values["owner_id"])
             if int(await tx.scalar(count) or 0) >= MAX_TEMPLATES_PER_SCOPE:
                 raise QuotaExceeded(
-                    f"there are {MAX_TEMPLATES_PER_SCOPE} templates already; delete some first",
+                    refusal(RefusalText.TOO_MANY_TEMPLATES, limit=MAX_TEMPLATES_PER_SCOPE),
                     limit=MAX_TEMPLATES_PER_SCOPE,
                 )
             name = values["name"]
-            taken = AlreadyExists(f"there is a template {name!r} already", name=name)
+            taken = AlreadyExists(refusal(RefusalText.TEMPLATE_EXISTS, name=name), name=name)
             with raise_on_violation(taken):
                 await tx.execute(pipeline_templates.insert().values(values))
             await record(tx, audit)

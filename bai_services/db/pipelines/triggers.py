@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.pipelines.definition import Value
@@ -23,6 +24,7 @@ from bai_services.core.pipelines.triggers import (
     RunResult,
     TriggerKind,
 )
+from bai_services.core.refusal_texts import RefusalText
 
 from ..accounts.user_domains import lock_active
 from ..audit import record
@@ -132,7 +134,7 @@ class PipelineTriggerStore:
         async with self._db.read() as tx:
             found = first_record(_row, await tx.execute(rows))
         if found is None:
-            raise NotFound(f"there is no trigger {key!r}, or you may not see it", trigger=key)
+            raise NotFound(refusal(RefusalText.NO_TRIGGER, name=key), trigger=key)
         return found
 
     async def create(
@@ -322,7 +324,7 @@ async def _check_file_triggers(tx: AsyncConnection, owner_id: str) -> None:
     )
     if int(count or 0) >= MAX_FILE_TRIGGERS_PER_USER:
         raise QuotaExceeded(
-            f"you have {MAX_FILE_TRIGGERS_PER_USER} triggers of files; delete some",
+            refusal(RefusalText.TOO_MANY_FILE_TRIGGERS, limit=MAX_FILE_TRIGGERS_PER_USER),
             limit=MAX_FILE_TRIGGERS_PER_USER,
         )
 

@@ -48,6 +48,8 @@ class NewSession(ResolvedSpec):
     reuse: bool = False
     # The span of the request, as ``traceparent``.
     trace: str | None = None
+    # Whether the session runs a task of a pipeline.
+    is_pipeline_task: bool = False
 
     @property
     def cluster_size(self) -> int:
@@ -218,6 +220,7 @@ async def insert(
                 "reasons": [],
                 "result": Result.UNDEFINED,
                 "trace": new.trace,
+                "is_pipeline_task": new.is_pipeline_task,
                 "created_at": at,
                 "status_changed_at": at,
             }

@@ -27,6 +27,7 @@ sessions = sa.Table(
     # The name while the session is live, then NULL; unique among the owner's live sessions.
     sa.Column("live_name", sa.String(64)),
     sa.Column("type", sa.String(16), nullable=False),
+    sa.Column("is_pipeline_task", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("owner_id", sa.ForeignKey("users.id"), nullable=False),
     sa.Column("access_key", sa.String(20), nullable=False),
     sa.Column("domain", sa.ForeignKey("domains.name"), nullable=False),

@@ -36,6 +36,7 @@ usage_records = sa.Table(
     sa.Column("domain", sa.String(64), nullable=False),
     sa.Column("resource_group", sa.String(64), nullable=False),
     sa.Column("image", sa.String(255), nullable=False),
+    sa.Column("session_kind", sa.String(16), nullable=False, server_default=""),
     sa.Column("device_model", sa.String(128), nullable=False),  # "": no device, or unknown
     sa.Index("ix_usage_records_ended_at", "ended_at"),
 )
@@ -51,6 +52,8 @@ usage_hours = sa.Table(
     sa.Column("domain", sa.String(64), nullable=False),
     sa.Column("resource_group", sa.String(64), nullable=False),
     sa.Column("image", sa.String(255), nullable=False),
+    # "": totals that were computed before the column existed
+    sa.Column("session_kind", sa.String(16), nullable=False, server_default=""),
     sa.Column("device_model", sa.String(128), nullable=False),
     sa.Column("slot", sa.String(64), nullable=False),
     *_measures(),

@@ -51,6 +51,7 @@ _RECORD_COLUMNS = (
     _record.domain,
     _record.resource_group,
     _record.image,
+    _record.session_kind,
     _record.device_model,
 )
 
@@ -202,7 +203,7 @@ def pending_sessions(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     seconds = record_writes.seconds_of
     earliest, since = sa.func.coalesce(seconds(s.starts_at), 0), seconds(s.status_changed_at)
     start = sa.case((earliest > since, earliest), else_=since)
-    holder = (s.owner_id, s.project_id, s.domain, s.resource_group, s.image)
+    holder = (s.owner_id, s.project_id, s.domain, s.resource_group, s.image, record_writes.KIND)
     is_pending = (s.live_name.is_not(None), s.status == Status.PENDING)
     return sa.select(s.id, start.label("start"), *holder).where(*is_pending, *conditions)
 
@@ -301,6 +302,7 @@ def _fact(hour: int, key: FactKey, measures: Measures) -> dict[str, Any]:
         "domain": holder.domain,
         "resource_group": holder.resource_group,
         "image": holder.image,
+        "session_kind": holder.session_kind,
         "device_model": holder.device_model,
         "slot": slot,
         **_values(measures),

@@ -17,7 +17,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import GenericFunction
 
 from bai_services.core.sessions.lifecycle import Status
-from bai_services.core.usage.model import SESSIONS, WAITING
+from bai_services.core.usage.model import SESSIONS, WAITING, SessionKind
 
 from .. import bulk
 from ..sqlite_driver import LONG
@@ -53,13 +53,23 @@ _records = usage_records.c
 Allocated = tuple[str, str, str, str | None, str, int]
 
 
+# Literals, not parameters: PostgreSQL would not recognize the expressions in GROUP BY.
+_NONE: sa.ColumnElement[str] = sa.literal_column("''", sa.String())
+# The ``SessionKind`` of a session.
+KIND: sa.ColumnElement[str] = sa.case(
+    (
+        sessions.c.is_pipeline_task,
+        sa.literal_column(f"'{SessionKind.PIPELINE_TASK.value}'", sa.String()),
+    ),
+    else_=sessions.c.type,
+)
+
+
 def _holder(model: sa.ColumnElement[str]) -> list[sa.ColumnElement[Any]]:
     s = sessions.c
-    return [s.owner_id, s.project_id, s.domain, s.resource_group, s.image, model]
+    return [s.owner_id, s.project_id, s.domain, s.resource_group, s.image, KIND, model]
 
 
-# Not a parameter: PostgreSQL would not recognize the expression in GROUP BY.
-_NONE: sa.ColumnElement[str] = sa.literal_column("''", sa.String())
 _MODEL = sa.func.coalesce(devices.c.model, _NONE)
 _LEDGER = allocations.join(sessions, allocations.c.session_id == sessions.c.id).outerjoin(
     devices,
@@ -177,6 +187,7 @@ _COLUMNS_IN_ORDER = [
     "domain",
     "resource_group",
     "image",
+    "session_kind",
     "device_model",
 ]
 

@@ -41,6 +41,7 @@ _FACT_COLUMNS = {
     Dimension.DOMAIN: usage_hours.c.domain,
     Dimension.RESOURCE_GROUP: usage_hours.c.resource_group,
     Dimension.IMAGE: usage_hours.c.image,
+    Dimension.SESSION_KIND: usage_hours.c.session_kind,
     Dimension.DEVICE_MODEL: usage_hours.c.device_model,
 }
 

@@ -21,6 +21,7 @@ from ..limits import (
     HEAD_SECONDS,
     IDLE_SECONDS,
     MAX_HEAD_BYTES,
+    MAX_HEADERS,
     REUSE_SECONDS,
     STALLED_SECONDS,
     WEBSOCKET_IDLE_SECONDS,
@@ -40,9 +41,7 @@ NAMED_PROXY = "named"
 # Each connection for gRPC begins with the secret of the replicas (core/serving/replica_preface).
 _GRPC = " proto h2 send-proxy-v2 proxy-v2-options unique-id"
 # Headers that HAProxy writes itself.
-_OWN = frozenset(
-    {b"connection", b"content-length", b"expect", b"te", b"transfer-encoding", b"upgrade"}
-)
+_OWN = frozenset({b"connection", b"content-length", b"te", b"transfer-encoding", b"upgrade"})
 # Buffer space for rewritten headers.
 _REWRITE_BYTES = 8192
 _STICK_ENTRIES = 100_000
@@ -125,7 +124,7 @@ def _global(settings: Settings, folder: Path) -> str:
         f"  maxconn {settings.max_connections}\n"
         f"  tune.bufsize {MAX_HEAD_BYTES + _REWRITE_BYTES}\n"
         f"  tune.maxrewrite {_REWRITE_BYTES}\n"
-        f"  tune.http.maxhdr 256\n{threads}"
+        f"  tune.http.maxhdr {MAX_HEADERS}\n{threads}"
     )
 
 
@@ -145,7 +144,9 @@ def _defaults(settings: Settings) -> str:
         f"timeout http-request {_ms(HEAD_SECONDS)}",
         f"timeout http-keep-alive {_ms(IDLE_SECONDS)}",
         f"timeout queue {_ms(settings.queue_seconds)}",
-        _error(408, "the request did not arrive in time"),
+        _error(400, "the request is not valid HTTP, or too large", code="invalid-request"),
+        _error(408, "the request did not arrive in time", code="invalid-request"),
+        _error(500, "HAProxy has an internal error", code="internal"),
         _error(502, "the replica closed the connection without a response"),
         _error(503, "no replica is free", _RETRY_AFTER),
         _error(504, "the replica does not answer in time"),
@@ -225,8 +226,15 @@ def _request_conditions() -> list[str]:
         "acl is_unusual req.fhdr_cnt(connection) gt 1",
         "acl is_unusual req.fhdr_cnt(upgrade) gt 1",
         "acl is_unusual req.fhdr_cnt(authorization) gt 1",
-        # HAProxy would forward a NUL; the gateway rejects the request.
-        r"acl is_unusual req.hdrs -m reg '\x00'",
+        # HAProxy would forward control characters; the gateway rejects them.
+        r"acl is_unusual req.hdrs -m reg '[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]'",
+        r'acl is_unusual url -m sub "\x7f"',
+        # HAProxy would ignore the text after the comma.
+        "acl is_unusual req.fhdr(authorization) -m sub ,",
+        # HAProxy would ignore the port of an address, and a zero before its numbers.
+        r"acl is_unusual req.fhdr(x-forwarded-for) -m reg '\.[0-9]+:|(^|[,. \t])0[0-9]'",
+        # An IPv4 address inside an IPv6 address.
+        "acl is_unusual var(txn.client_hex) -m beg 00000000000000000000FFFF",
         _set("path path,url_dec"),
         "acl has_path var(txn.path) -m found",
         f"acl has_usage var(txn.path) -m sub -i {' '.join(USAGE_PATHS)}",
@@ -319,6 +327,8 @@ def _gateway(name: str, folder: Path, *options: str) -> str:
 def _pool_rules(settings: Settings, folder: Path) -> list[str]:
     return [
         *_grpc_rules(settings, folder),
+        # gRPC needs this header.
+        "http-request del-header te",
         'http-request set-header Authorization "token %[var(txn.secret)]" '
         "if { var(txn.secret) -m found }",
     ]
@@ -327,10 +337,19 @@ def _pool_rules(settings: Settings, folder: Path) -> list[str]:
 def _grpc_rules(settings: Settings, folder: Path) -> list[str]:
     own_host = f" unless {{ var(txn.host) -m end .{settings.domain} }}" if settings.domain else ""
     busy = f"'{_refusal('too many requests wait already')}'"
+    invalid = f"'{_refusal('the response of the replica is not valid')}'"
     return [
         "balance leastconn",
         # The gateway removes these headers from the responses that it forwards itself.
         f"http-response del-header {_one_of(NOT_FOR_CLIENTS)} -m reg",
+        # HAProxy writes these headers itself; it would also forward other values. Reverse proxies
+        # remove each header that `Connection` names, for example Content-Security-Policy.
+        # Rules with names need less time than one with a regular expression.
+        "http-response del-header connection unless { status 101 }",
+        "http-response del-header upgrade unless { status 101 }",
+        # HAProxy would forward the body of such a response without its length.
+        f"http-response return status 502 content-type application/json string {invalid} "
+        "unless { status 101 200:599 }",
         _set("max_queue var(txn.limits),field(1,/) if { be_conn_free lt 1 }"),
         f"http-request return status 503 content-type application/json string {busy}{_RETRY_AFTER} "
         "if { be_conn_free lt 1 } { queue,sub(txn.max_queue) ge 0 }",
@@ -363,13 +382,13 @@ def _format(name: str, text: str) -> str:
     return f'http-request set-var-fmt(txn.{name}) "{text}"'
 
 
-def _error(status: int, message: str, more: str = "") -> str:
-    body = _refusal(message)
+def _error(status: int, message: str, more: str = "", code: str = "unavailable") -> str:
+    body = _refusal(message, code)
     return f"http-error status {status} content-type application/json string '{body}'{more}"
 
 
-def _refusal(message: str) -> str:
-    return json.dumps({"error": "unavailable", "message": message, "details": {}})
+def _refusal(message: str, code: str = "unavailable") -> str:
+    return json.dumps({"error": code, "message": message, "details": {}})
 
 
 def _one_of(headers: frozenset[bytes]) -> str:
@@ -379,7 +398,8 @@ def _one_of(headers: frozenset[bytes]) -> str:
 
 def _not_for_replicas() -> str:
     """Return one expression for all of these headers: each one is matched with every header."""
-    return _with_underscores(f"{_one_of(NOT_FOR_REPLICAS)}|^{OF_PROXIES.decode()}")
+    names = _with_underscores(f"{_one_of(NOT_FOR_REPLICAS)}|^{OF_PROXIES.decode()}")
+    return f"{names}|^(content_length|transfer_encoding)$"
 
 
 def _with_underscores(pattern: str) -> str:

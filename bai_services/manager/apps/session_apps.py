@@ -8,6 +8,7 @@ from bai_services.core.accounts.roles import Caller
 from bai_services.core.apps.catalogue import SessionApp, apps_of
 from bai_services.core.cluster.image_labels import parse_labels
 from bai_services.core.sessions.lifecycle import SessionType
+from bai_services.core.sessions.resolved_spec import ResolvedSpec
 from bai_services.db.cluster.images import ImageStore
 from bai_services.db.database import Database
 
@@ -27,6 +28,11 @@ class SessionApps:
         row = await self._sessions.find_visible(caller, key)
         if row.type != SessionType.INTERACTIVE:
             return ()
-        images = await self._images.named(row.image)
-        labels = next((i.labels for i in images if i.architecture == row.architecture), {})
-        return apps_of(parse_labels(labels).service_ports, preopened_ports(row.environ))
+        return await image_apps(self._images, row)
+
+
+async def image_apps(images: ImageStore, spec: ResolvedSpec) -> Sequence[SessionApp]:
+    """Return the apps that an interactive session with this spec offers."""
+    named = await images.named(spec.image)
+    labels = next((i.labels for i in named if i.architecture == spec.architecture), {})
+    return apps_of(parse_labels(labels).service_ports, preopened_ports(spec.environ))

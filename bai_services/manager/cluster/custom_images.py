@@ -25,10 +25,11 @@ from bai_services.core.cluster.custom_images import (
 )
 from bai_services.core.cluster.recipes import MAX_LOG_CHARACTERS, check_recipe
 from bai_services.core.cluster.registries import registry_host
-from bai_services.core.coded_text import TextTemplate
+from bai_services.core.coded_text import TextTemplate, refusal
 from bai_services.core.errors import BaiError, Conflict, Forbidden, InvalidTransition, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.record_fields import fields_of
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
 from bai_services.core.sessions.spec import spec_of
@@ -190,7 +191,7 @@ class CustomImages:
         authorizer.require(caller, "custom-image.write")
         if not self._builds_recipes:
             raise Forbidden(
-                "this installation does not build images from recipes",
+                refusal(RefusalText.RECIPES_DISABLED),
                 action="custom-image.write",
             )
         name, labels = check_custom_name(spec["name"]), check_commit_labels(spec.get("labels", {}))
@@ -303,7 +304,7 @@ class CustomImages:
         """
         row = await self._changeable(caller, key)
         if row.status != CommitStatus.DONE or row.visibility == Visibility.PUBLIC:
-            raise Conflict("only a completed image that is not public can be published")
+            raise Conflict(refusal(RefusalText.IMAGE_NOT_PUBLISHABLE))
         entry = self._entry(caller, "request-publication", row)
         values = {"is_publish_requested": True}
         return _shown(await self._store.update(row.id, values, entry))
@@ -503,23 +504,19 @@ def _require_sharing(caller: Caller, visibility: Visibility, domain: str, projec
         authorizer.require(caller, "custom-image.publish")
     is_shared = visibility is Visibility.PROJECT
     if is_shared and not reaches(caller, "project.read", Target(domain, project_id)):
-        raise Forbidden(
-            "you are not a member of the project of the image", action="custom-image.write"
-        )
+        raise Forbidden(refusal(RefusalText.NOT_IN_PROJECT_OF_IMAGE), action="custom-image.write")
 
 
 def _committing_agent(view: SessionKernels) -> str:
     """Return the agent of a session that can be committed."""
     row = view.row
     if row.status is not Status.RUNNING:
-        raise Conflict(
-            f"session {row.name} is {row.status}; only running sessions can be committed"
-        )
+        raise Conflict(refusal(RefusalText.COMMIT_NOT_RUNNING, name=row.name, status=row.status))
     if row.type != SessionType.INTERACTIVE or len(view.kernels) != 1:
-        raise Conflict("only interactive sessions with one kernel can be committed")
+        raise Conflict(refusal(RefusalText.COMMIT_ONLY_INTERACTIVE))
     agent_id = view.kernels[0].agent_id
     if not row.image or agent_id is None:
-        raise Conflict("only sessions that run an image can be committed")
+        raise Conflict(refusal(RefusalText.COMMIT_ONLY_IMAGES))
     return agent_id
 
 

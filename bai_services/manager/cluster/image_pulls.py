@@ -16,8 +16,10 @@ from bai_services.core.cluster.image_store import (
     lacks,
 )
 from bai_services.core.cluster.model import AgentStatus
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.db.cluster.image_pulls import ImagePullStore, PullWork
 from bai_services.db.cluster.images import ImageStore
 
@@ -86,8 +88,12 @@ class ImagePulls:
                 for agent in agents
             ):
                 raise InvalidRequest(
-                    f"resource group {found.name} has no Docker agent for {image.name} "
-                    f"({image.architecture}) that is alive",
+                    refusal(
+                        RefusalText.PULL_NO_AGENT,
+                        group=found.name,
+                        name=image.name,
+                        architecture=image.architecture,
+                    ),
                     field="resource_group",
                 )
         wanted = {

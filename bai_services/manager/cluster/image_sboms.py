@@ -17,7 +17,9 @@ from bai_services.core.cluster.sbom import (
     parse_sbom,
     unpack_sbom,
 )
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import Conflict, NotFound, Unavailable
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.db.cluster.image_pulls import ImagePullStore
 from bai_services.db.tables.cluster import image_sboms
 
@@ -59,20 +61,25 @@ class ImageSboms:
         """
         image = await self._images.get(caller, key)
         if SBOM_LABEL not in image.labels:
-            raise NotFound(f"image {image.name} has no SBOM", image=image.name)
+            raise NotFound(
+                refusal(RefusalText.IMAGE_WITHOUT_SBOM, name=image.name), image=image.name
+            )
         agent = _holder(image, await self._agents.agents())
         if agent is None:
             raise Conflict(
-                f"no machine in operation has image {image.name}; its SBOM can be read after "
-                "the image has been pulled",
+                refusal(RefusalText.SBOM_NOT_PULLED, name=image.name),
                 image=image.name,
             )
         async with self._turns.setdefault(agent.agent_id, asyncio.Lock()):
             result = await self._ask(agent.agent_id, image.name)
         if result is None:
             raise Unavailable(
-                f"agent {agent.agent_id} did not return the SBOM of image {image.name} within "
-                f"{self.report_seconds:g} seconds",
+                refusal(
+                    RefusalText.SBOM_TIMEOUT,
+                    agent=agent.agent_id,
+                    name=image.name,
+                    limit_seconds=round(self.report_seconds),
+                ),
                 image=image.name,
             )
         if message := result.get("error"):

@@ -18,10 +18,12 @@ from bai_services.core.cluster.image_labels import (
 from bai_services.core.cluster.model import canonical_image
 from bai_services.core.cluster.records import Image, ImageAlias
 from bai_services.core.cluster.registries import registry_host
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.record_fields import fields_of
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.core.resources import ResourceSlots
 from bai_services.db.cluster.images import ImageAliasStore, ImageRow, ImageStore
 
@@ -61,7 +63,7 @@ class Images:
         authorizer.require(caller, "image.read")
         image, reader_id = await self._one(key), _reader(caller)
         if reader_id is not None and not await self._store.is_visible(image.id, reader_id):
-            raise NotFound(f"there is no image {key!r}", image=key)
+            raise NotFound(refusal(RefusalText.NO_IMAGE, name=key), image=key)
         return _image(image)
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Image:
@@ -199,11 +201,12 @@ async def resolve_image(store: ImageStore, key: str) -> ImageRow:
         canonical = None
     rows = await store.named(key, canonical)
     if not rows:
-        raise NotFound(f"there is no image {key!r}", image=key)
+        raise NotFound(refusal(RefusalText.NO_IMAGE, name=key), image=key)
     if len(rows) > 1:
         architectures = [row.architecture for row in rows]
         raise InvalidRequest(
-            f"image {key!r} exists for {', '.join(architectures)}; use its id", image=key
+            refusal(RefusalText.IMAGE_AMBIGUOUS, name=key, names=", ".join(architectures)),
+            image=key,
         )
     return rows[0]
 

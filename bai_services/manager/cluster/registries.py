@@ -20,10 +20,12 @@ from bai_services.core.cluster.registries import (
     check_registry_url,
     check_repositories,
 )
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import Conflict, InvalidRequest
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.record_fields import fields_of
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.db.cluster.registries import RegistryStore
 
@@ -135,11 +137,11 @@ class ImageRegistries:
         if values.get("host", found.host) != found.host:
             if found.has_password and "password" not in changes:
                 raise InvalidRequest(
-                    "the password belongs to the previous host; enter one for the new host",
+                    refusal(RefusalText.PASSWORD_OF_OTHER_HOST),
                     field="password",
                 )
             if found.scan_status in OPEN_SCANS:
-                raise Conflict("a scan of the registry is running; cancel it first")
+                raise Conflict(refusal(RefusalText.SCAN_RUNNING))
         has_password = bool(values.get("password_encrypted", found.has_password))
         _check_password(values.get("url", found.url), has_password)
         projects = None
@@ -203,7 +205,7 @@ class ImageRegistries:
             values["url"], values["host"] = check_registry_url(fields["url"])
             host = values["host"].partition(":")[0]
             if self._targets.is_off or not self._targets.allows_name(host):
-                raise InvalidRequest(f"scans of {host} are not allowed here", field="url")
+                raise InvalidRequest(refusal(RefusalText.SCAN_HOST_REFUSED, host=host), field="url")
         if "password" in fields:
             password = fields["password"]
             values["password_encrypted"] = self._cipher.encrypt(password) if password else ""
@@ -228,7 +230,7 @@ class ImageRegistries:
 
 def _check_password(url: str, has_password: bool) -> None:
     if has_password and not url.startswith("https://"):
-        raise InvalidRequest("a registry with a password needs an https URL", field="url")
+        raise InvalidRequest(refusal(RefusalText.REGISTRY_NEEDS_HTTPS), field="url")
 
 
 def _checked_certificate(text: str) -> str:
@@ -246,11 +248,9 @@ def _checked_certificate(text: str) -> str:
         ssl.create_default_context().load_verify_locations(cadata=text)
     except (ssl.SSLError, ValueError):
         raise InvalidRequest(
-            "the CA certificate is not valid; it begins with -----BEGIN CERTIFICATE-----",
+            refusal(RefusalText.CERTIFICATE_NOT_VALID),
             field="ca_certificate",
         ) from None
     if "PRIVATE KEY" in text:
-        raise InvalidRequest(
-            "the CA certificate must not contain a private key", field="ca_certificate"
-        )
+        raise InvalidRequest(refusal(RefusalText.CERTIFICATE_WITH_KEY), field="ca_certificate")
     return text + "\n"

@@ -8,6 +8,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Target
 from bai_services.core.audit import AuditEntry
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import AlreadyExists, BaiError, InvalidRequest, NotFound
 from bai_services.core.folders.vfolders import check_name
 from bai_services.core.imports.lifecycle import ImportEvent, ImportStatus
@@ -22,6 +23,7 @@ from bai_services.core.imports.sources import (
 )
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.record_fields import fields_of
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.db.imports.folder_imports import FolderImportRow, FolderImportStore
 
@@ -106,7 +108,7 @@ class FolderImports:
         await self._store.check_count(caller.user_id or "")
         if existing := spec.get("into"):
             if spec.get("folder") or spec.get("host") or spec.get("project"):
-                raise InvalidRequest("give either a new folder or an existing one", field="into")
+                raise InvalidRequest(refusal(RefusalText.IMPORT_TARGET), field="into")
             row = await self._files.find_writable(caller, existing, 0)
             folder_id, folder, is_new = row.id, row.name, False
         else:
@@ -186,7 +188,7 @@ class FolderImports:
         given = spec.get("folder") or ""
         if given.startswith("."):
             # Folders with a leading dot are mounted into the home of every session.
-            raise InvalidRequest("the name of the folder must not begin with a dot", field="folder")
+            raise InvalidRequest(refusal(RefusalText.IMPORT_HIDDEN_FOLDER), field="folder")
         base = check_name(given or source.name)
         names = [base] if given else [base, *(f"{base}_{n}" for n in range(2, MAX_NAMES + 1))]
         for name in names:
@@ -205,7 +207,7 @@ class FolderImports:
     async def _find(self, caller: Caller, key: str) -> FolderImportRow:
         visible = authorizer.visibility(caller, "folder-import.read")
         if "\0" in key:
-            raise NotFound("there is no such import")
+            raise NotFound(refusal(RefusalText.NO_SUCH_IMPORT))
         return await self._store.find(key, visible)
 
     def _entry(self, caller: Caller, verb: str, row: FolderImportRow) -> AuditEntry:

@@ -13,9 +13,11 @@ from bai_services.core.accounts.roles import (
     reaches,
     roles_above,
 )
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import Forbidden
 from bai_services.core.pipelines.definition import PipelineDefinition
 from bai_services.core.pipelines.parameters import resolve
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.db.pipelines.definitions import PipelineReader, PipelineRow
 from bai_services.db.pipelines.runs import RunRow
 
@@ -56,8 +58,9 @@ def require(caller: Caller, verb: Verb, row: PipelineRow) -> None:
     is_above = caller.role in roles_above(row.author_role, "user.write")
     if verb == "run" and row.owner_id is None and is_above:
         raise Forbidden(
-            f"pipeline {row.name} was saved by a user with the role {row.author_role}; because you "
-            f"have the role {caller.role}, save it yourself before you run it"
+            refusal(
+                RefusalText.SAVED_BY_ROLE, author=row.author_role, name=row.name, role=caller.role
+            )
         )
 
 
@@ -75,9 +78,7 @@ def require_trusted_files(caller: Caller, row: PipelineRow, writers: Collection[
     lower = sorted(r for r in writers if caller.role in roles_above(r, "user.write"))
     if lower:
         raise Forbidden(
-            f"users with the role {', '.join(lower)} can change the files of pipeline {row.name}, "
-            "and its tasks execute them with your permissions; check the files and accept them, or "
-            "make the folder read-only for members",
+            refusal(RefusalText.FILES_NOT_ACCEPTED, names=", ".join(lower), name=row.name),
             action=ACCEPT_FILES,
         )
 
@@ -98,8 +99,7 @@ def require_run(caller: Caller, action: str, row: RunRow) -> None:
     is_readable = row.is_project_owned and row.project_id in caller.projects
     if is_readable and not reaches(caller, action, target):
         raise Forbidden(
-            f"{row.owner} has started this run; only {row.owner} and administrators of the domain "
-            "may change it",
+            refusal(RefusalText.RUN_OF_OTHER, owner=row.owner),
             action=action,
         )
     authorizer.require(caller, action, target)

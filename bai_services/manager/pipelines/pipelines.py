@@ -10,6 +10,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Target
 from bai_services.core.audit import AuditEntry
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.folders.vfolders import UsageMode
 from bai_services.core.listing import ListQuery, Page
@@ -32,6 +33,7 @@ from bai_services.core.pipelines.records import (
 )
 from bai_services.core.pipelines.schema import PIPELINE_SCHEMA
 from bai_services.core.record_fields import fields_of
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.db.pipelines.definitions import PipelineRow, PipelineStore, no_pipeline
 
 from ..accounts import authorizer
@@ -104,6 +106,7 @@ class Pipelines:
             return PipelineCheck(
                 is_valid=False,
                 problem=error.message,
+                problem_coded=error.text.as_json(),
                 line=error.details.get("line"),
                 name="",
                 parameters=[],
@@ -112,6 +115,7 @@ class Pipelines:
         return PipelineCheck(
             is_valid=True,
             problem="",
+            problem_coded=None,
             line=None,
             name=parsed.name,
             parameters=_parameters(parsed.parameters),
@@ -241,7 +245,7 @@ class Pipelines:
             scope, owner_id = f"user:{caller.user_id}", caller.user_id
             return Ownership(scope, owner_id, found.id, found.name, found.domain)
         if not spec.get("project"):
-            raise InvalidRequest("is_project_owned requires project", field="project")
+            raise InvalidRequest(refusal(RefusalText.PROJECT_REQUIRED), field="project")
         project = await self._projects.get(caller, spec["project"])
         target = Target(project.domain, project.id)
         authorizer.require(caller, "project-pipeline.write", target)
@@ -293,7 +297,7 @@ class Pipelines:
         folder = await self._folders.get(caller, definition.folder)
         if project_id is not None and folder.project_id != project_id:
             raise InvalidRequest(
-                f"folder {folder.name} does not belong to the project of the pipeline",
+                refusal(RefusalText.FOLDER_OF_OTHER_PROJECT, name=folder.name),
                 field="definition",
             )
         return folder.id

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.apps.catalogue import KNOWN_APPS
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import Conflict, InvalidRequest, NotFound
 from bai_services.core.pipelines.definition import TaskKind
 from bai_services.core.pipelines.records import (
@@ -28,10 +29,13 @@ from bai_services.core.pipelines.results import (
     parse_metrics,
 )
 from bai_services.core.pipelines.states import Plan, TaskStatus
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.core.sessions.spec import spec_of
+from bai_services.db.cluster.images import ImageStore
 from bai_services.db.pipelines.runs import PipelineRunStore, RunRow
 from bai_services.db.pipelines.task_runs import TaskRow
 
+from ..apps.session_apps import image_apps
 from ..folders.files import Files
 from ..sessions.sessions import Sessions
 from .runs import PipelineRuns
@@ -44,10 +48,16 @@ class PipelineRunResults:
     """
 
     def __init__(
-        self, runs: PipelineRuns, store: PipelineRunStore, files: Files, sessions: Sessions
+        self,
+        runs: PipelineRuns,
+        store: PipelineRunStore,
+        images: ImageStore,
+        files: Files,
+        sessions: Sessions,
     ) -> None:
         self._runs = runs
         self._store = store
+        self._images = images
         self._files = files
         self._sessions = sessions
 
@@ -58,16 +68,22 @@ class PipelineRunResults:
         Raises
         ------
         Conflict
-            If the folder of the pipeline was removed.
+            If the folder of the pipeline was removed, or the image of the session, which is the
+            default image of the project, does not offer the app.
         BaiError
             The errors of ``Sessions.create``.
         """
         row = await self._runs.find(caller, key)
         if row.vfolder_id is None:
-            raise Conflict(f"the folder of pipeline {row.pipeline} was removed")
+            raise Conflict(refusal(RefusalText.PIPELINE_FOLDER_REMOVED, name=row.pipeline))
         context = RunContext(row.id, row.pipeline, row.project_id, row.vfolder_id)
+        request = spec_of(app_session_request(context))
+        spec = await self._sessions.check(caller, request)
+        if all(each.name != app for each in await image_apps(self._images, spec)):
+            title = KNOWN_APPS[app].title
+            raise Conflict(refusal(RefusalText.APP_NOT_IN_IMAGE, app=title, image=spec.image))
         session, is_new = await self._sessions.create(
-            caller, spec_of(app_session_request(context)), pipeline=row.pipeline, run=row.id
+            caller, request, pipeline=row.pipeline, run=row.id
         )
         return PipelineRunApp(
             session=session.id, name=session.name, path=KNOWN_APPS[app].path, is_new=is_new
@@ -91,25 +107,27 @@ class PipelineRunResults:
                 notebook_errors=[],
                 metrics={},
                 metrics_problem="",
+                metrics_problem_coded=None,
             )
         _, plan, tasks = await self._store.detail(row.id)
         paths = artifact_paths(plan, row.id)
         artifacts = await self._artifacts(caller, row.vfolder_id, paths)
         metrics: Mapping[str, float] = {}
-        problem = ""
+        problem: InvalidRequest | None = None
         try:
             metrics = await self._metrics(caller, row.vfolder_id, f"{directory}/{METRICS_FILE}")
         except NotFound:
             pass  # No task has written metrics.
         except InvalidRequest as error:
-            problem = error.message
+            problem = error
         return PipelineResults(
             folder=row.vfolder_id,
             directory=directory,
             artifacts=artifacts,
             notebook_errors=await self._notebook_errors(caller, row, plan, tasks),
             metrics=metrics,
-            metrics_problem=problem,
+            metrics_problem="" if problem is None else problem.message,
+            metrics_problem_coded=None if problem is None else problem.text.as_json(),
         )
 
     async def _artifacts(

@@ -258,6 +258,7 @@ class PipelineRunner:
                     caller,
                     spec_of(session_request(plan, run, context, secrets)),
                     session_id=session_id,
+                    is_pipeline_task=True,
                     pipeline=row.pipeline,
                 )
             except (Unavailable, QuotaExceeded) as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.audit import AuditEntry
-from bai_services.core.coded_text import TextTemplate
+from bai_services.core.coded_text import TextTemplate, refusal
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.pipelines.definition import PipelineDefinition, Task, TaskKind
@@ -39,6 +39,7 @@ from bai_services.core.pipelines.subpipelines import (
     shown_needs,
 )
 from bai_services.core.record_fields import fields_of
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.db.pipelines.runs import PipelineRunStore, RunRow
 from bai_services.db.pipelines.task_runs import Decision, TaskRow
 
@@ -123,11 +124,9 @@ class PipelineRuns:
         row = await self._pipelines.find(caller, key)
         require(caller, "run", row)
         if caller.user_id is None:
-            raise Forbidden(f"{caller.role} is a system component, not a user")
+            raise Forbidden(refusal(RefusalText.NOT_A_USER, role=caller.role))
         if row.vfolder_id is None:
-            raise Conflict(
-                f"the folder of pipeline {row.name} was removed; save the pipeline to create one"
-            )
+            raise Conflict(refusal(RefusalText.PIPELINE_FOLDER_MISSING, name=row.name))
         if not accepts_files:
             await self._pipelines.require_trusted_files(caller, row)
         definition = PipelineDefinition.from_json(row.parsed)
@@ -178,11 +177,16 @@ class PipelineRuns:
             row = await self._pipelines.find(caller, name)
             require(caller, "run", row)
             if row.id in path:
-                raise InvalidRequest(f"pipeline {row.name} contains itself", field="pipeline")
+                raise InvalidRequest(
+                    refusal(RefusalText.PIPELINE_CONTAINS_ITSELF, name=row.name), field="pipeline"
+                )
             if len(path) > MAX_DEPTH or next(number) > MAX_SUB_PIPELINES:
                 raise InvalidRequest(
-                    f"a run may have at most {MAX_SUB_PIPELINES} sub-pipelines, in at most "
-                    f"{MAX_DEPTH} levels",
+                    refusal(
+                        RefusalText.TOO_MANY_SUB_PIPELINES,
+                        limit=MAX_SUB_PIPELINES,
+                        levels=MAX_DEPTH,
+                    ),
                     field="pipeline",
                 )
             child = await asyncio.to_thread(PipelineDefinition.from_json, row.parsed)
@@ -202,7 +206,7 @@ class PipelineRuns:
 
         def decide(status: RunStatus, tasks: Sequence[TaskRow]) -> Decision:
             if status in RUN_ENDED:
-                raise Conflict(f"the run is {status}; it cannot be cancelled")
+                raise Conflict(refusal(RefusalText.RUN_NOT_CANCELLABLE, run_status=status))
             if status is RunStatus.WAITING:
                 runs = [cancelled(task.run, has_session=False) for task in tasks]
                 return Decision(runs, RunStatus.CANCELLED)
@@ -264,9 +268,11 @@ class PipelineRuns:
         def decide(status: RunStatus, tasks: Sequence[TaskRow]) -> Decision:
             found = next((each.run for each in tasks if each.task == task), None)
             if found is None:
-                raise NotFound(f"the run has no task {task[:64]!r}")
+                raise NotFound(refusal(RefusalText.NO_TASK_OF_RUN, name=task[:64]))
             if status is not RunStatus.RUNNING or found.status is not TaskStatus.APPROVAL:
-                raise Conflict(f"task {task} is {found.status}; it does not wait for an approval")
+                raise Conflict(
+                    refusal(RefusalText.TASK_NOT_AWAITING, name=task, run_status=found.status)
+                )
             text = _ANSWERS[is_approved].text(name=caller.username)
             after = observe(plan.tasks[task], found, outcome, self._clock(), str(text))
             return Decision([after], status)

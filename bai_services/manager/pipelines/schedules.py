@@ -8,12 +8,14 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Target
 from bai_services.core.audit import AuditEntry
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import Forbidden
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.pipelines.records import PipelineSchedule
 from bai_services.core.pipelines.schedules import CatchUp, Timing
 from bai_services.core.record_fields import fields_of
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.core.sessions.schedules.records import SHOWN_STARTS
 from bai_services.db.pipelines.schedules import PipelineScheduleRow, PipelineScheduleStore
 
@@ -121,7 +123,7 @@ class PipelineSchedules:
         authorizer.require(caller, "pipeline.manage", _target(row))
         if values.keys() - {"is_paused"} and row.owner_id != caller.user_id:
             raise Forbidden(
-                "only the owner may change a schedule; administrators may pause or delete it",
+                refusal(RefusalText.SCHEDULE_OF_OTHER),
                 action="pipeline.manage",
             )
         now = self._clock()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bai_services.core.accounts.roles import Role
+from bai_services.db.cluster.images import ImageStore
 from bai_services.db.pipelines.definitions import PipelineStore
 from bai_services.db.pipelines.runs import PipelineRunStore
 from bai_services.db.pipelines.schedules import PipelineScheduleStore
@@ -103,7 +104,7 @@ def pipeline_services(
     return PipelineServices(
         pipelines=pipelines,
         runs=runs,
-        results=PipelineRunResults(runs, store, files, sessions),
+        results=PipelineRunResults(runs, store, ImageStore(context.database), files, sessions),
         schedules=PipelineSchedules(context, schedules, pipelines),
         triggers=triggers,
         templates=PipelineTemplates(context, PipelineTemplateStore(context.database), pipelines),

@@ -11,11 +11,13 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
 from bai_services.core.audit import AuditEntry
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import Conflict, NotFound
 from bai_services.core.listing import ListQuery, Page, page_of
 from bai_services.core.pipelines.parsing import parse_pipeline
 from bai_services.core.pipelines.records import PipelineTemplate
 from bai_services.core.record_fields import fields_of
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.db.pipelines.templates import PipelineTemplateRow, PipelineTemplateStore
 
 from ..accounts import authorizer
@@ -96,7 +98,7 @@ class PipelineTemplates:
             if each.is_builtin:
                 return each
             return replace(each, definition=await self._store.definition(each.id))
-        raise NotFound(f"there is no template {key!r}, or you may not see it", template=key)
+        raise NotFound(refusal(RefusalText.NO_TEMPLATE, name=key), template=key)
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> PipelineTemplate:
         """Save a template of the caller or, with ``is_project_owned``, of the project.
@@ -148,7 +150,7 @@ class PipelineTemplates:
         """
         found = await self.get(caller, key)
         if found.is_builtin:
-            raise Conflict(f"template {found.name} is built in; it cannot be deleted")
+            raise Conflict(refusal(RefusalText.TEMPLATE_BUILT_IN, name=found.name))
         rows = {row.id: row for row in await self._store.visible(reader_of(caller))}
         row = rows.get(found.id)
         if row is None:

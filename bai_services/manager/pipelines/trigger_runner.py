@@ -12,12 +12,14 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import BaiError, Conflict, QuotaExceeded, Unavailable
 from bai_services.core.pipelines.triggers import (
     chain,
     fires,
     run_id_of,
 )
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.db.pipelines.triggers import (
     BATCH,
     EndedRun,
@@ -105,7 +107,7 @@ class PipelineTriggerRunner:
             await self._pipelines.find(caller, run.pipeline_id)
             # Two simultaneous requests may have created a cycle.
             if chain(await self._store.followers(), row.pipeline_id, run.pipeline_id):
-                raise Conflict("the triggers form a cycle, so this trigger creates no run")
+                raise Conflict(refusal(RefusalText.TRIGGER_CYCLE))
         except Unavailable:
             raise
         except BaiError as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target, Visibility
 from bai_services.core.audit import AuditEntry
+from bai_services.core.coded_text import refusal
 from bai_services.core.errors import (
     AlreadyExists,
     BaiError,
@@ -42,6 +43,7 @@ from bai_services.core.pipelines.triggers import (
     run_id_of,
 )
 from bai_services.core.record_fields import fields_of
+from bai_services.core.refusal_texts import RefusalText
 from bai_services.db.pipelines.definitions import PipelineRow
 from bai_services.db.pipelines.triggers import PipelineTriggerRow, PipelineTriggerStore
 
@@ -179,7 +181,7 @@ class PipelineTriggers:
         names = await self._store.visible_names(ids, reader_of(caller))
         path = " → ".join(names.get(each, "a pipeline of another user") for each in ids)
         raise InvalidRequest(
-            f"the triggers would form a cycle: {source.name} → {path}", field="source"
+            refusal(RefusalText.TRIGGERS_WOULD_CYCLE, name=source.name, path=path), field="source"
         )
 
     async def files_of(
@@ -195,7 +197,7 @@ class PipelineTriggers:
             If the folder has too many files.
         """
         if folder_id is None:
-            raise NotFound("the folder of the trigger was removed")
+            raise NotFound(refusal(RefusalText.TRIGGER_FOLDER_REMOVED))
         levels = parse_pattern(pattern)
         return await self._files.find(caller, folder_id, levels, MAX_SCANNED, MAX_MATCHES)
 
@@ -230,7 +232,9 @@ class PipelineTriggers:
         row = await self._find(caller, key)
         authorizer.require(caller, "pipeline.write", _target(row))
         if row.kind is not TriggerKind.WEBHOOK:
-            raise Conflict(f"trigger {row.name} is of kind {row.kind}; it has no secret")
+            raise Conflict(
+                refusal(RefusalText.TRIGGER_WITHOUT_SECRET, name=row.name, kind=row.kind)
+            )
         secret = secrets.token_urlsafe(SECRET_BYTES)
         values = {"secret_encrypted": self._secrets.encrypt(secret)}
         await self._store.update(row.id, values, self._entry(caller, "renew-trigger-secret", row))
@@ -280,7 +284,7 @@ class PipelineTriggers:
         if row is None:
             raise AssertionError("a signature with an unknown secret is valid")
         if not row.is_enabled:
-            raise Conflict(f"trigger {row.name} is disabled")
+            raise Conflict(refusal(RefusalText.TRIGGER_DISABLED, name=row.name))
         run_id = run_id_of(row.id, signature)
         is_new = await self._create_run(row, run_id, parameters)
         return PipelineTriggerCall(run=run_id, is_new=is_new)
@@ -351,13 +355,15 @@ def _check_fields(kind: TriggerKind, spec: Mapping[str, Any]) -> None:
     for name, of_kind, is_needed in _FIELDS:
         is_given = bool(spec.get(name))
         if is_needed and kind is of_kind and not is_given:
-            raise InvalidRequest(f"a trigger of kind {kind} needs {name}", field=name)
+            raise InvalidRequest(
+                refusal(RefusalText.TRIGGER_NEEDS, kind=kind, name=name), field=name
+            )
         if kind is not of_kind and is_given:
-            raise InvalidRequest(f"a trigger of kind {kind} cannot have {name}", field=name)
+            raise InvalidRequest(
+                refusal(RefusalText.TRIGGER_CANNOT_HAVE, kind=kind, name=name), field=name
+            )
     if kind is TriggerKind.WEBHOOK and spec.get("parameters"):
-        raise InvalidRequest(
-            "a webhook cannot have parameters; its calls contain them", field="parameters"
-        )
+        raise InvalidRequest(refusal(RefusalText.WEBHOOK_PARAMETERS), field="parameters")
 
 
 def _fields(row: PipelineTriggerRow) -> dict[str, Any]:

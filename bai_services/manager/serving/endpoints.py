@@ -70,6 +70,7 @@ from bai_services.db.serving.scaling import ScalingStore
 
 from ..accounts import authorizer
 from ..context import ManagerContext
+from ..sessions.requests.choices import REPLICA_TYPES
 from ..sessions.requests.templates import check_stored_request
 from ..sessions.sessions import Sessions
 from .definition_files import DefinitionFiles
@@ -158,8 +159,8 @@ class Endpoints:
             await self._require_public(caller.user_id or "")
         scaling = self._scaling(spec, None)
         settings = await self.settings_of(caller, spec)
-        resolved = await self._sessions.check_replica(
-            caller, replica_spec(settings, spec.get("project"), None)
+        resolved = await self._sessions.check(
+            caller, replica_spec(settings, spec.get("project"), None), REPLICA_TYPES
         )
         revision = self._revision(str(uuid.uuid4()), settings)
         values: dict[str, Any] = {
@@ -278,7 +279,9 @@ class Endpoints:
             },
         }
         settings = await self._settings(caller, merged, spec)
-        await self._sessions.check_replica(caller, replica_spec(settings, row.project_id, None))
+        await self._sessions.check(
+            caller, replica_spec(settings, row.project_id, None), REPLICA_TYPES
+        )
         last = await self._store.last_number(row.id)
         if spec.get("last_revision") not in (None, last):
             raise Conflict(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import Conflict
 from bai_services.core.sessions.kernel_group import MAIN
 from bai_services.core.sessions.lifecycle import SessionType, Status
@@ -61,3 +62,10 @@ def command_exit(state: KernelState, kernel: Mapping[str, Any] | None) -> int | 
         return None  # the container of an earlier start attempt
     code = kernel.get("exit_code")
     return None if code is None else int(code)
+
+
+def memory_end(kernel: Mapping[str, Any] | None) -> CodedText | None:
+    """Return the reason if a kernel has failed because it exceeded its memory."""
+    if kernel is None or not kernel.get("is_out_of_memory") or kernel.get("exit_code") == 0:
+        return None
+    return TextTemplate.OUT_OF_MEMORY.text()

@@ -188,6 +188,8 @@ def _map_batch_end(
     code = end.exit_code
     if code is None or (row.status is not Status.RUNNING and end.reason is not EndReason.EXITED):
         return Event.FAILED, _text_of(end), Result.FAILURE
+    if code and end.text == TextTemplate.OUT_OF_MEMORY.value:
+        return Event.EXITED, _text_of(end), Result.FAILURE
     is_plain = end.reason is EndReason.EXITED
     reason = command_end(code) if is_plain else f"{end.text}; {command_end(code)}"
     return Event.EXITED, reason, result_of(code)

@@ -40,7 +40,7 @@ from ..clock import Clock
 from ..cluster.pull_secrets import PullSecrets
 from . import session_spans
 from .agent_launches import KINDS, AgentLaunches
-from .batch import command_exit
+from .batch import command_exit, memory_end
 from .kernel_group import cluster_of
 from .kernel_resizes import KernelResizes
 from .launch import LaunchPlans
@@ -488,7 +488,7 @@ class Kernels:
             await self._lifecycle.try_apply(
                 state.session_id,
                 Event.STOP_REQUESTED,
-                command_end(code),
+                memory_end(kernel) or command_end(code),
                 exit_code=code,
                 result=result_of(code),
             )
@@ -526,7 +526,7 @@ class Kernels:
         else:
             # ``code`` is None if the kernel is missing from the heartbeat, if only its folder
             # without an exit code remains, or if the exit code could not be read.
-            reason = (
+            reason = memory_end(kernel) or (
                 TextTemplate.CONTAINER_DISAPPEARED.text()
                 if code is None
                 else TextTemplate.ENDED_UNEXPECTEDLY.text(code=code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reaches
@@ -55,7 +56,7 @@ from ..settings import Settings
 from .kernels import Kernels
 from .lifecycle import Lifecycle
 from .planned_stops import DrainReplica, ReplicaDrain
-from .requests.choices import CREATABLE_TYPES, REPLICA_TYPES
+from .requests.choices import CREATABLE_TYPES
 from .requests.requests import Requests
 from .view import describe
 
@@ -103,12 +104,14 @@ class Sessions:
         *,
         session_id: str | None = None,
         creatable: Collection[SessionType] = CREATABLE_TYPES,
+        is_pipeline_task: bool = False,
         **details: Any,
     ) -> tuple[Session, bool]:
         """Create a session; return it and whether it is new.
 
         ``session_id`` is the id of a new session, by default a random one. ``creatable``: types
-        that the session may have. ``details`` are added to the audit entry.
+        that the session may have. ``is_pipeline_task``: the kind of the session in usage reports.
+        ``details`` are added to the audit entry.
 
         If the owner has a live session with the same name and spec, that session is returned. With
         ``request.reuse``, the spec may differ.
@@ -119,7 +122,8 @@ class Sessions:
             The errors of ``Requests.resolve`` and ``SessionStore.enqueue``.
         """
         authorizer.require(caller, "session.create")
-        new = await self._requests.resolve(caller, request, session_id, creatable)
+        resolved = await self._requests.resolve(caller, request, session_id, creatable)
+        new = replace(resolved, is_pipeline_task=is_pipeline_task)
         row, is_new = await self._store.enqueue(
             new, self._clock(), lambda _: self._entry(caller, "session.create", new, **details)
         )
@@ -131,8 +135,13 @@ class Sessions:
             return self._shown_to(caller, view_of(new, row)), True
         return await self._load_view(caller, row.id), is_new
 
-    async def check_replica(self, caller: Caller, request: SessionSpec) -> ResolvedSpec:
-        """Resolve the request for a replica of an endpoint without creating the session.
+    async def check(
+        self,
+        caller: Caller,
+        request: SessionSpec,
+        creatable: Collection[SessionType] = CREATABLE_TYPES,
+    ) -> ResolvedSpec:
+        """Resolve a request without creating the session.
 
         Raises
         ------
@@ -140,7 +149,7 @@ class Sessions:
             The errors of ``Requests.resolve``.
         """
         authorizer.require(caller, "session.create")
-        return await self._requests.resolve(caller, request, creatable=REPLICA_TYPES)
+        return await self._requests.resolve(caller, request, creatable=creatable)
 
     async def create_all(
         self, caller: Caller, requests: Sequence[SessionSpec]

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from bai_services.core.coded_text import CodedText, TextTemplate
-from bai_services.core.durations import format_duration
+from bai_services.core.duration_text import format_duration
 from bai_services.core.resources import MEM, format_amount
 from bai_services.core.scheduling.preemption.records import SessionPreemption
 from bai_services.core.scheduling.preemption.texts import preemption_text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from bai_services.core.errors import Forbidden
 from bai_services.core.installation.findings import Level
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
+from tests.testbed.skip import skip_or_fail
 
 
 @pytest.fixture
@@ -139,6 +141,17 @@ def test_missing_and_other_file_systems_are_errors(tmp_path: Path) -> None:
     assert missing.level is Level.ERROR and "does not exist" in missing.message
     (other,) = check_storage(StoragePath("s", str(tmp_path)), ".bai-check-1")
     assert other.level is Level.ERROR and "not the file system of the manager" in other.message
+
+
+def test_read_only_file_system_without_the_marker_is_reported_as_read_only(tmp_path: Path) -> None:
+    words = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(tmp_path)]
+    if subprocess.run(words, capture_output=True).returncode:
+        skip_or_fail("mount", "mounting requires root")
+    try:
+        (found,) = check_storage(StoragePath("s", str(tmp_path)), ".bai-check-1")
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+    assert found.message == f"{tmp_path} is mounted read-only"
 
 
 async def test_only_superadmins_check_the_cluster(api: Api) -> None:

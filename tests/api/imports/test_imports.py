@@ -69,6 +69,7 @@ def names_in(path: Path) -> set[str]:
 
 
 @pytest.mark.both_databases
+@pytest.mark.checklist("IMP-07")
 async def test_branch_of_a_repository_is_imported(
     api: Api, user: Client, server: GitServer
 ) -> None:
@@ -173,6 +174,7 @@ async def test_repository_with_a_million_links_or_directories_is_rejected(
     )
 
 
+@pytest.mark.checklist("IMP-04")
 async def test_failures_have_reasons(api: Api, user: Client, server: GitServer) -> None:
     server.commit(server.repository("here"), [("100644", "a.txt", b"a")])
     server.redirects["moved"] = f"{server.url}/here.git/info/refs?service=git-upload-pack"
@@ -283,6 +285,7 @@ async def test_files_are_imported_into_an_existing_folder(
     assert "read-only" in (await run(api, made, other))["problem"]
 
 
+@pytest.mark.checklist("IMP-08")
 async def test_quota_of_the_user_applies(api: Api, user: Client, server: GitServer) -> None:
     server.commit(server.repository("big"), [("100644", "a", b"ab" * 9000)])
     admin = await api.client("admin")

@@ -124,7 +124,7 @@ async def test_run_retries_fails_and_is_resumed(api: Api, agent: FakeAgent, user
     await run_task(api, agent, user, key, "train", 1)
     detail = await wait_for_run(user, key, "failed")
     assert detail["run"]["tasks_by_status"] == {"blocked": 1, "failed": 1, "succeeded": 1}
-    with pytest.raises(BaiError, match="cannot be cancelled"):
+    with pytest.raises(BaiError, match="the run is failed; it cannot be cancelled"):
         await user.delete(f"/pipeline-runs/{key}")
     # A resumed run repeats only what has not succeeded.
     await user.post(f"/pipeline-runs/{key}/resumption", {})
@@ -228,7 +228,7 @@ tasks:
 - {name: each, command: x, needs: [check], for_each: {parameter: names, max_parallel: 1}}
 """
     await create(user, "asks", tasks)
-    with pytest.raises(BaiError, match="must be an integer"):
+    with pytest.raises(BaiError, match="must be of the type integer"):
         await user.post("/pipelines/asks/runs", {"parameters": {"level": "x"}})
     key = (await user.post("/pipelines/asks/runs", {"parameters": {"names": "b, c"}}))["id"]
     await wait_for_tasks(user, key, check="awaiting-approval", each="waiting")

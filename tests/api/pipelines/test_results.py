@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bai_services.client import Client
-from bai_services.core.errors import InvalidRequest, NotFound
+from bai_services.core.errors import Conflict, InvalidRequest, NotFound
 from tests.testbed.manager import Api
 
 from .test_pipelines import create
@@ -50,6 +50,14 @@ async def test_outputs_and_metrics_are_read_from_the_folder(api: Api, user: Clie
     assert (await user.get(path))["folder"] is None
 
 
+async def offer_apps(api: Api, service_ports: str) -> None:
+    """Set the apps of the default image."""
+    admin = await api.client("admin")
+    (image,) = [each async for each in admin.items("/images")]
+    labels = image["labels"] | {"ai.backend.service-ports": service_ports}
+    await admin.patch(f"/images/{image['id']}", {"labels": labels})
+
+
 async def test_apps_of_a_run_share_one_session_of_the_caller(api: Api, user: Client) -> None:
     await api.world.manager.folders.start()
     made = await create(user, "apps", TASKS)
@@ -64,6 +72,10 @@ async def test_apps_of_a_run_share_one_session_of_the_caller(api: Api, user: Cli
         "BAI_TENSORBOARD_LOGDIR": f"/pipeline/runs/{key}",
         "BAI_MLFLOW_STORE": f"/pipeline/runs/{key}/mlflow",
     }
+    # The image of the demo has no MLflow, so no session is created for a page that does not exist.
+    with pytest.raises(Conflict, match="MLflow is not part of the image local/session:latest"):
+        await user.post(path, {"app": "mlflow"})
+    await offer_apps(api, "tensorboard:http:6006,mlflow:http:5000")
     again = await user.post(path, {"app": "mlflow"})
     assert again == {**opened, "path": "mlflow/", "is_new": False}
     await user.delete(f"/sessions/{opened['session']}")

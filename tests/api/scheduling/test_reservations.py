@@ -244,7 +244,11 @@ async def test_invalid_reservations_are_refused(api: Api, clock: MovableClock) -
         ({"users": ["nobody"]}, InvalidRequest, "not a member"),
         ({"nodes": 2}, Conflict, "only 1 of 1 suitable agents"),
         ({"resources": {"cpu": 64}}, Conflict, "only 0 of 0 suitable agents"),
-        ({"starts_at": (clock() + 5 * HOUR).isoformat()}, InvalidRequest, "ends after its start"),
+        (
+            {"starts_at": (clock() + 5 * HOUR).isoformat()},
+            InvalidRequest,
+            "must end after its start",
+        ),
         ({"starts_at": "1min"}, InvalidRequest, "starts_at: must be a time with a time zone"),
         ({"starts_at": "2030-01-01T00:00"}, InvalidRequest, "starts_at: must be a time with"),
         ({"resource_group": "nothing"}, NotFound, "no resource group"),

@@ -278,7 +278,7 @@ async def test_manager_that_is_killed_at_any_write_of_a_rollout_continues_it(
     await make(api, user)
     async with server() as (url, _):
         await ready(api, user, url)
-        for name in ("open", "move", "advance"):
+        for name in ("insert", "move", "advance"):
             monkeypatch.setattr(ReplicaStore, name, killed(getattr(ReplicaStore, name)))
         for number in range(2, 14):
             await user.post("/endpoints/llm/revisions", {"settings": {"command": f"c{number}"}})

@@ -82,6 +82,24 @@ async def test_log_is_stored_if_the_agent_reports_the_exit_first(
     assert (await user.get("/sessions/train/logs"))["log"] == "done\n"
 
 
+async def test_agent_reports_that_the_memory_was_exceeded(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    """The reason must not depend on who reports the end first: the agent, or the Hub."""
+    for name, exit_code, expected in (
+        ("killed", 137, "was killed for exceeding its memory limit"),
+        ("survived", 0, "the command exited with code 0"),
+    ):
+        session = await create_running_session(api, agent, name, **BATCH)
+        kernel = agent.running({"kernel_id": session["kernel_id"], "session_id": session["id"]})
+        ended = {"is_running": False, "exit_code": exit_code, "is_out_of_memory": True}
+        await agent.beat([{**kernel, **ended}])
+        assert (await wait_for_status(user, name, "TERMINATING"))["status_info"] == expected
+        await report_exit(api, session, exit_code, reason_code="stopped")
+        shown = await wait_for_status(user, name, "TERMINATED")
+        assert (shown["status_info"], shown["exit_code"]) == (expected, exit_code)
+
+
 # For each exit of a batch session: the spawner's report, the expected status and the result.
 ENDS: dict[str, tuple[int | None, dict[str, Any], str, str]] = {
     "command exits with 0": (0, {}, "TERMINATED", "success"),

@@ -170,7 +170,7 @@ def test_schema_has_the_keys_of_the_parser() -> None:
         (
             "version: 1\nname: a\nparameters:\n- name: p\n  type: integer\n  default: x\ntasks: []",
             6,
-            "integer value",
+            "type integer",
         ),
     ],
 )
@@ -196,11 +196,11 @@ def test_number_of_task_runs_is_bounded() -> None:
     ("given", "message"),
     [
         ({"rate": 1}, "no parameter 'rate'"),
-        ({"epochs": "many"}, "must be an integer value"),
-        ({"epochs": True}, "must be an integer value"),
-        ({"epochs": float("nan")}, "must be an integer value"),
-        ({"label": "\0"}, "must be a text value"),
-        ({"rates": {"a": 1}}, "must be a list value"),
+        ({"epochs": "many"}, "must be of the type integer"),
+        ({"epochs": True}, "must be of the type integer"),
+        ({"epochs": float("nan")}, "must be of the type integer"),
+        ({"label": "\0"}, "must be of the type text"),
+        ({"rates": {"a": 1}}, "must be of the type list"),
     ],
 )
 def test_parameters_are_checked(given: dict[str, object], message: str) -> None:

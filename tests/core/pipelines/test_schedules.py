@@ -33,6 +33,12 @@ def test_next_start_follows_the_rule_or_the_interval(
     assert timing.next_start(after) == expected
 
 
+def test_rule_without_a_start_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="the rule has no start"):
+        Timing("0 0 30 2 *", None, "UTC", DAY).check()
+    Timing("0 0 29 2 *", None, "UTC", DAY).check()  # two years later
+
+
 @pytest.mark.parametrize(
     ("catch_up", "now", "expected"),
     [

@@ -26,6 +26,10 @@ from bai_services.core.sessions.lifecycle import Status
 
 HEALTH = HealthCheck(path="/ready", timeout_seconds=5, start_seconds=60)
 RUNNING = Observation(Status.RUNNING, 60, HEALTH)
+NO_IMAGE = (
+    "the image could not be pulled; check its name, its tag and the credentials of its registry"
+)
+NO_REGISTRY = "image a:1 is not on the machine and its registry does not respond: dial tcp"
 ENDED = Observation(Status.TERMINATED, 1, HEALTH)
 
 
@@ -123,7 +127,12 @@ ENDED = Observation(Status.TERMINATED, 1, HEALTH)
         ),
         (
             Observation(Status.ERROR, 1, message="Pull of x: manifest unknown"),
-            "the image could not be pulled: Pull of x: manifest unknown",
+            f"{NO_IMAGE}: Pull of x: manifest unknown",
+            False,
+        ),
+        (
+            Observation(Status.ERROR, 1, message=NO_REGISTRY),
+            f"{NO_IMAGE}: {NO_REGISTRY}",
             False,
         ),
         (

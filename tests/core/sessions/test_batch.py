@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bai_services.core.durations import format_duration, parse_duration
+from bai_services.core.duration_text import format_duration
+from bai_services.core.durations import parse_duration
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.sessions.batch import Batch, check_batch, parse_start_time
 from bai_services.core.sessions.lifecycle import Result, SessionType, command_end, result_of

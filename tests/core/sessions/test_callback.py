@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bai_services.core.cluster.registries import check_registry_url
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.sessions.callbacks import (
     MAX_ATTEMPTS,
@@ -137,6 +138,16 @@ def test_invalid_callback_url_is_rejected(what: str, url: str, why: str) -> None
     with pytest.raises(InvalidRequest, match=why) as rejected:
         check_url(url, PUBLIC)
     assert rejected.value.details == {"field": "callback_url"}
+
+
+def test_message_about_a_url_does_not_repeat_its_password() -> None:
+    for url in ("https://me:word@example.org/", "https://me:" + "x" * 300 + "@a@example.org/word#"):
+        with pytest.raises(InvalidRequest, match="user name or password") as rejected:
+            check_url(url, PUBLIC)
+        assert "word@" not in rejected.value.message and "xxx" not in rejected.value.message
+    with pytest.raises(InvalidRequest) as rejected:
+        check_registry_url("https://me:word@registry.example.org")
+    assert "word" not in rejected.value.message
 
 
 def test_valid_callback_url_is_accepted_if_its_host_is_allowed() -> None:

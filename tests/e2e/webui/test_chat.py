@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import os
 import secrets
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -26,7 +30,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 OWNER, MEMBER = "user", "user2"
 START_SECONDS = 180
 # An OpenAI-compatible server. It answers with the messages that it has received. After the word
-# "wait", its answer has no end. The hostile parts of an answer must not become elements.
+# "wait", its answer has no end; after "cut", a long answer ends too early. The hostile parts of an
+# answer must not become elements.
 SERVER = r"""
 import http.server, json, os, threading
 
@@ -59,6 +64,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.event(" | ".join([body["model"], *said]) + f" t={body.get('temperature')}\n\n")
         if "wait" in text:
             threading.Event().wait(60)
+        for number in range(60 if text == "cut" else 0):
+            self.event(f"Paragraph {number}\n\n")
+            threading.Event().wait(0.02)
+        if text == "cut":
+            return
         self.event(HOSTILE)
         self.write({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 12}})
         self.wfile.write(b"data: [DONE]\n\n")
@@ -142,10 +152,15 @@ async def test_member_of_the_project_chats_with_an_endpoint(
         await converse(ui, served["name"])
         await attach_files(ui)
         await stop_an_answer(ui)
+        await follow_an_answer_that_is_cut_off(ui)
         await compare(ui)
         assert await violations_in_both_themes(ui.page) == []
         await ui.page.emulate_media(color_scheme="light")
-        await copy(ui, served["name"])
+        with hub.rest(OWNER) as owner:
+            tokens = f"/endpoints/{served['name']}/tokens"
+            made = checked(owner.post(tokens, json={"name": "examples"}), 201)
+            await copy(ui, served["name"], made["token"])
+            checked(owner.delete(f"{tokens}/{made['id']}"), 200, 204)
         await use_history(ui)
         # The tokens of the page are not listed, and no other user sees the chats.
         with hub.rest(OWNER) as owner:
@@ -241,21 +256,40 @@ async def stop_an_answer(ui: Chat) -> None:
     assert 'user: "wait"' in await answer.inner_text()
 
 
+async def follow_an_answer_that_is_cut_off(ui: Chat) -> None:
+    """The list shows the end of a long answer, and that the answer is incomplete."""
+    await ui.send("cut")
+    answer = ui.answers().nth(3)
+    problem = answer.get_by_text("The answer ended before it was complete.")
+    await problem.wait_for()
+    list_ = ui.card(1).get_by_role("log")
+    below = "element => element.scrollHeight - element.scrollTop - element.clientHeight"
+
+    async def is_at_the_end() -> bool:
+        return bool(await list_.evaluate(below) < 2)
+
+    await wait_until_async(is_at_the_end, 10, "the end of the list")
+    assert await list_.evaluate("element => element.scrollTop") > 0
+
+
 async def compare(ui: Chat) -> None:
     """Send one message to two models."""
     await ui.press("Add a card")
     await ui.card(2).get_by_role("combobox", name="Model", exact=True).click()
     await ui.page.get_by_text("echo-2").last.click()
     await ui.send("Both")
-    await ui.answers(1).nth(3).get_by_text('user: "Both"').wait_for()
+    await ui.answers(1).nth(4).get_by_text('user: "Both"').wait_for()
     await ui.answers(2).first.get_by_text('echo-2 | system: "Be short." | user: "Both"').wait_for()
     await ui.answers(2).first.get_by_text("7 input tokens").wait_for()
 
 
-async def copy(ui: Chat, name: str) -> None:
-    """Copy the examples, which contain a placeholder for the token."""
+async def copy(ui: Chat, name: str, token: str) -> None:
+    """Copy the examples, which contain a placeholder for the token, and run them."""
     await ui.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    for item, text in (("Copy as curl", "curl -N"), ("Copy as Python", "from openai import")):
+    for item, text, program in (
+        ("Copy as curl", "curl -N", ("bash", "-c")),
+        ("Copy as Python", "from openai import", (sys.executable, "-c")),
+    ):
         await ui.more(item)
         copied = ""
 
@@ -267,13 +301,19 @@ async def copy(ui: Chat, name: str) -> None:
         await wait_until_async(is_copied, 10, text)
         assert f"/services/bai-serve/{name}/v1" in copied
         assert "BAI_TOKEN" in copied and "bais_" not in copied
+        done = await asyncio.to_thread(
+            subprocess.run, [*program, copied], env={**os.environ, "BAI_TOKEN": token},
+            capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        # curl prints the events, in which the quotes of the answer are escaped.
+        assert 'user: "Both" t=0.5' in done.stdout.replace("\\", "")
 
 
 async def use_history(ui: Chat) -> None:
     """Open a stored chat after a reload, rename it and delete it."""
     await ui.page.reload()
     await ui.answers(2).first.get_by_text('user: "Both"').wait_for()
-    assert await ui.answers(1).count() == 4
+    assert await ui.answers(1).count() == 5
     await ui.press("New chat")
     await ui.answers(1).first.wait_for(state="detached")
     await ui.press("History")

@@ -16,6 +16,7 @@ from .entities_page import Entities
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 
+@pytest.mark.checklist("IMG-03")
 async def test_dialog_offers_active_images_and_states_why_none_can_be_pulled(
     hub: RunningHub, opened: Opener[Entities]
 ) -> None:

@@ -15,7 +15,7 @@ from .entities_page import Entities
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 
-@pytest.mark.checklist("REG-01")
+@pytest.mark.checklist("REG-01", "REG-02")
 async def test_registry_is_added_scanned_and_deleted(
     hub: RunningHub, opened: Opener[Entities]
 ) -> None:

@@ -68,6 +68,7 @@ async def test_link_is_confirmed_imported_and_opened(
         await ui.page.get_by_text("Link or badge for this source").click()
         badge = await ui.page.get_by_text("[Open in").inner_text()
         assert badge.endswith(f"{tag}.zip&path=week%2Fa.ipynb)")
+        await ui.page.get_by_text("<a href=").wait_for()
         assert checked(rest.get("/folder-imports", params={"folder": tag}), 200)["items"] == []
         await ui.page.get_by_role("button", name="Import", exact=True).click()
         try:

@@ -7,10 +7,14 @@ import asyncio
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
-from playwright.async_api import FloatRect, Locator, expect
+from playwright.async_api import FloatRect, Locator, Page, expect
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from tests.e2e.sessions import checked
 from tests.hub import RunningHub
@@ -322,14 +326,45 @@ def finish_run(rest: httpx.Client, pipeline: str, label: str) -> str:
         runs = checked(rest.get(f"/pipeline-runs/{key}"), 200)["task_runs"]
         statuses = {each["task"]: each["status"] for each in runs}
         assert statuses["fit"] != "failed", runs
-        return statuses["review/judge"] == "awaiting-approval"
+        return bool(statuses["review/judge"] == "awaiting-approval")
 
     wait_until(is_waiting, 120, "the run to wait for its approval")
     return key
 
 
+def write_events(directory: Path) -> bytes:
+    """Return a file of TensorBoard with the scalar *accuracy*."""
+    writer = EventFileWriter(str(directory))
+    for step, value in enumerate((0.5, 0.75, 0.875)):
+        scalar = Summary.Value(tag="accuracy", simple_value=value)
+        writer.add_event(Event(step=step, summary=Summary(value=[scalar])))
+    writer.close()
+    (file,) = directory.iterdir()
+    return file.read_bytes()
+
+
+async def check_apps(page: Page, rest: httpx.Client, run: str, events: bytes) -> None:
+    """TensorBoard shows the directory of the opened run after one click.
+
+    The image has no MLflow: the page says so instead of opening a session that cannot show it.
+    """
+    folder = checked(rest.get(f"/pipeline-runs/{run}/results"), 200)["folder"]
+    path = f"runs/{run}/logs/events.out.tfevents.1.test"
+    checked(rest.put(f"/vfolders/{folder}/content?path={path}", content=events), 200)
+    await page.get_by_role("button", name="Open MLflow").click()
+    await page.get_by_text("MLflow is not part of the image").wait_for()
+    async with page.expect_popup() as popup:
+        await page.get_by_role("button", name="Open TensorBoard").click()
+    board = await popup.value
+    await board.get_by_text("accuracy", exact=True).first.wait_for()
+    await board.close()
+    session = await page.get_by_role("alert").get_by_role("link").first.get_attribute("href")
+    assert session is not None
+    rest.delete(f"/sessions/{parse_qs(urlsplit(session).query)['session'][0]}")
+
+
 async def test_results_of_runs_are_shown_and_compared(
-    opened: Opener[Entities], rest: httpx.Client
+    opened: Opener[Entities], rest: httpx.Client, tmp_path: Path
 ) -> None:
     name = f"pipe-{secrets.token_hex(3)}"
     for text in (CHILD, COMPARED):
@@ -359,6 +394,8 @@ async def test_results_of_runs_are_shown_and_compared(
         await drawer.get_by_role("row", name="loss 0.125 test.f1 0.75").wait_for()
         await page.get_by_role("button", name="model.txt").click()
         await page.get_by_text("trained").wait_for()
+        await page.keyboard.press("Escape")
+        await check_apps(page, rest, first, write_events(tmp_path))
         await ui.open(f"/pipelines?tab=runs&run={second}")
         await fit.get_by_text("from the cache").wait_for()
         row = drawer.get_by_role("row").filter(has_text="from the cache")

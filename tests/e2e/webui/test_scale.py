@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from bai_services.core.listing import MAX_LIMIT
+from bai_services.core.resources import CPU, slot_type
+from bai_services.core.sessions.usage_history import COARSE, Sample
+from bai_services.core.usage.model import (
+    DAY,
+    HOUR,
+    WAITING,
+    Holder,
+    HourTotals,
+    Prices,
+    UsageRecord,
+)
+from bai_services.db.database import Database
+from bai_services.db.usage.aggregates import UsageAggregateStore
 from benchmarks.webui import add_sessions
 from tests.e2e.sessions import checked, stop
 from tests.hub import RunningHub
@@ -51,9 +66,13 @@ LINK = "INSERT INTO resource_group_links (resource_group, kind, target) VALUES (
 @contextmanager
 def database_of(hub: RunningHub) -> Iterator[sqlite3.Connection]:
     """Yield the demo's database in one transaction."""
-    (path,) = (path for path in hub.home.rglob("*.sqlite") if path.name != "jupyterhub.sqlite")
-    with closing(sqlite3.connect(path, timeout=60)) as database, database:
+    with closing(sqlite3.connect(path_of_database(hub), timeout=60)) as database, database:
         yield database
+
+
+def path_of_database(hub: RunningHub) -> Path:
+    (path,) = (path for path in hub.home.rglob("*.sqlite") if path.name != "jupyterhub.sqlite")
+    return path
 
 
 def add_users(hub: RunningHub) -> None:
@@ -73,6 +92,33 @@ def add_users(hub: RunningHub) -> None:
         database.execute(COPY_MEMBERSHIPS)
 
 
+async def add_usage(hub: RunningHub) -> None:
+    """Store the usage of a batch session with two cores: busy for an hour, then idle for an hour.
+
+    It ran yesterday, after it had waited from 9:00 to 10:00.
+    """
+    midnight = int(datetime.now(UTC).replace(hour=0, minute=0, second=0).timestamp()) - DAY
+    queued, started, idle, ended = (midnight + hour * HOUR for hour in (9, 10, 11, 12))
+    holder = Holder("many-1", "many", "default", "default", "usage:1", "batch", "")
+    waiting = UsageRecord("used", "", WAITING, "", 1, queued, started, holder)
+    cores = UsageRecord("used", "k", CPU, "", 2 * slot_type(CPU).unit, started, ended, holder)
+    database = Database(f"sqlite+aiosqlite:///{path_of_database(hub)}")
+    try:
+        store = UsageAggregateStore(database)
+        for hour in range(midnight, midnight + DAY, HOUR):
+            totals = HourTotals(hour, Prices())
+            totals.add(waiting)
+            used = 2.0 if hour < idle else 0.0
+            times = range(hour, hour + HOUR, COARSE.interval_seconds)
+            samples = [
+                Sample("k", datetime.fromtimestamp(at, UTC), {"cpu_cores": used}) for at in times
+            ]
+            totals.add(cores, samples)
+            await store.write_hour(hour, totals.facts, totals.totals(), None)
+    finally:
+        await database.close()
+
+
 @pytest.fixture(scope="module")
 def large_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
     """A separate installation, because the added rows would disturb other tests."""
@@ -87,6 +133,7 @@ def large_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
             stop(rest, session["id"])
         add_sessions(hub, session["id"], SESSIONS)
         add_users(hub)
+        asyncio.run(add_usage(hub))
         yield hub
     finally:
         hub.stop()
@@ -199,4 +246,28 @@ async def test_long_lists_in_dialogs_and_drawers_are_complete(
     last = f"many-{int(max(users).removeprefix('many-')):04}"
     await groups.drawer.get_by_role("button", name=f"Remove {last}").click()
     await groups.drawer.get_by_text(f"481–{SHARED - 1} of {SHARED - 1}").wait_for()
+    await context.close()
+
+
+async def test_statistics_show_usage_wait_and_utilization(
+    large_hub: RunningHub, browser: Browser
+) -> None:
+    context = await browser.new_context(**DEFAULTS, timezone_id="UTC")
+    page = await context.new_page()
+    ui = Entities(page, large_hub)
+    await ui.sign_in("admin", "/statistics?slot=cpu&by=user")
+    # Two cores for two hours; the second hour was idle.
+    for label in (
+        "Usage over time: 4 h allocated in total",
+        "Utilization by weekday and hour: mean 50 %",
+        "Sessions in the queue by hour: maximum at 9:00",
+    ):
+        chart = page.get_by_role("img", name=label)
+        await chart.locator("svg").first.wait_for()
+    row = page.get_by_role("region", name="Largest usage").get_by_role("row")
+    row = row.filter(has_text="many-0001")
+    assert await row.get_by_role("cell").all_inner_texts() == ["many-0001", "4 h", "50 %", "2 h"]
+    await page.get_by_role("combobox", name="Group by").click()
+    await page.get_by_title("Image", exact=True).click()
+    await page.get_by_role("cell", name="usage:1").wait_for()
     await context.close()

@@ -251,7 +251,7 @@ async def test_folder_is_created_in_the_page(ui: Sessions, rest: httpx.Client) -
     remove_folder(rest, "webui-folder")
 
 
-@pytest.mark.checklist("DET-01", "SSH-01", "SSH-03", "SSH-06")
+@pytest.mark.checklist("DET-01", "SSH-01", "SSH-03")
 async def test_session_is_renamed_and_gets_a_priority_in_its_drawer(
     ui: Sessions, rest: httpx.Client
 ) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from bai_services import __version__
 from tests.e2e.sessions import checked
 from tests.hub import RunningHub
 
@@ -76,13 +77,19 @@ async def test_invitation_appears_as_an_unread_notice(
     await drawer.get_by_text("No unread notifications").wait_for()
 
 
-@pytest.mark.checklist("SHELL-01", "SHELL-04", "SHELL-06", "SHELL-07")
+@pytest.mark.checklist("SHELL-01", "SHELL-04", "SHELL-05", "SHELL-06", "SHELL-07")
 async def test_header_has_project_theme_and_account(opened: Opener[Shell]) -> None:
     ui = await opened(Shell, "user2", "/sessions")
     await ui.page.get_by_role("button", name="Project: All projects").click()
     async with ui.page.expect_request(lambda request: "project=default" in request.url):
         await ui.page.get_by_role("menuitem", name="default").click()
     await ui.page.get_by_role("button", name="Project: default").wait_for()
+
+    # The manual opens at the chapter of the page.
+    manual = ui.page.get_by_role("link", name="Manual", exact=True)
+    address = await manual.get_attribute("href") or ""
+    assert address.endswith("/services/bai/manual/user-guide/sessions.html#the-queue")
+    assert await manual.get_attribute("target") == "_blank"
 
     account = ui.page.get_by_role("button", name="Account: user2")
     await account.click()
@@ -97,7 +104,9 @@ async def test_header_has_project_theme_and_account(opened: Opener[Shell]) -> No
 
     await account.click()
     await ui.page.get_by_role("menuitem", name="About and help").click()
-    await dialog(ui, "About and help").get_by_text("All components work").wait_for()
+    about = dialog(ui, "About and help")
+    await about.get_by_text("All components work").wait_for()
+    await about.get_by_text(__version__, exact=True).wait_for()
 
 
 @pytest.mark.checklist("SET-01", "SET-02", "SET-03", "SET-04", "SET-05", "SET-06", "SET-12")
@@ -284,8 +293,14 @@ async def test_announcement_is_on_every_page_until_it_is_dismissed(
         try:
             ui = await opened(Shell, "user2", "/sessions")
             notice = ui.page.get_by_role("alert").filter(has_text=title)
-            await notice.locator("strong", has_text="notebooks").wait_for()
+            text = notice.locator("strong", has_text="notebooks")
+            await text.wait_for()
+            await notice.get_by_role("button", name="Hide", exact=True).click()
+            await text.wait_for(state="detached")
+            # The announcement stays folded on all pages.
             await ui.open("/data")
+            await notice.get_by_role("button", name="Details").wait_for()
+            assert await text.count() == 0
             await notice.get_by_role("button", name=f"Hide the announcement {title}").click()
             await notice.wait_for(state="detached")
             await ui.page.reload()

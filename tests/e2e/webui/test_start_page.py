@@ -182,6 +182,50 @@ async def test_sessions_that_stop_soon_and_full_quotas_need_attention(
     await soon.get_by_text("is stopped in").wait_for()
     await soon.get_by_role("button", name="Keep alive").click()
     await ui.page.get_by_text("The idle timeout starts again").wait_for()
+    with hub.rest("admin") as admin:
+        lifetime = {"max_session_lifetime_seconds": 590, "max_lifetime_extension_seconds": 3600}
+        checked(admin.patch(f"/keypair-policies/{policy}", json=lifetime), 200)
+    # A warning stays until it is closed, also after a reload.
+    await ui.page.reload()
+    warning = ui.page.locator(".ant-notification-notice").filter(
+        has_text=f"{session['name']} will be stopped soon"
+    )
+    await warning.get_by_text("Left:").wait_for()
+    # With the keyboard, the buttons are reached from the start of the page.
+    await ui.page.get_by_role("link", name="Skip to the warnings").press("Enter")
+    focused = await ui.page.evaluate("document.activeElement.closest('.ant-notification') !== null")
+    assert focused
+    await warning.get_by_role("button", name="Close").click()
+    await warning.wait_for(state="detached")
+    await ui.page.reload()
+    await soon.get_by_text("reaches the end of its lifetime").wait_for()
+    assert await warning.count() == 0
+    await soon.get_by_role("button", name="Extend the lifetime").click()
+    await ui.page.get_by_text("The lifetime is extended").wait_for()
+    # The idle timeout ends the session first again.
+    await soon.get_by_text("reaches the end of its lifetime").wait_for(state="detached")
+
+
+async def test_no_session_can_be_started_during_read_only_maintenance(
+    opened: Opener[Start], newcomer: str, hub: RunningHub
+) -> None:
+    from playwright.async_api import expect
+
+    with hub.rest("admin") as admin:
+        body = {"mode": "read-only", "reason": "New disks"}
+        maintenance = checked(admin.post("/maintenances", json=body), 201)
+        try:
+            ui = await opened(Start, newcomer, "/start")
+            card = ui.card("One click")
+            reason = "read-only because of maintenance: no session can be created"
+            await card.get_by_text(reason).wait_for()
+            await expect(card.get_by_role("button", name="Start now")).to_be_disabled()
+            await ui.open("/launch")
+            await ui.page.locator(".bai-start-bar").get_by_text(reason).wait_for()
+            start = ui.page.get_by_role("button", name="Start the session")
+            await expect(start).to_be_disabled()
+        finally:
+            admin.delete(f"/maintenances/{maintenance['id']}")
 
 
 async def test_storage_quotas_that_are_nearly_full_need_attention(

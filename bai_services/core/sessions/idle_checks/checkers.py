@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from ...durations import format_duration
+from ...duration_text import format_duration
 from ...errors import InvalidRequest
 from ...user_input import shown
 from ..lifecycle import SessionType

@@ -63,6 +63,20 @@ describe('examples', () => {
     expect(chatCurlOf(URL, card)).toContain(`it'"'"'s`);
   });
 
+  test('have a message of the user as the last one', () => {
+    const answered = cardWith(user('a'), answer('b'), user('c'), answer('d'));
+    for (const [card, last] of [
+      [answered, 'c'],
+      [cardWith(user('a'), answer('', { error: 'no replica' })), 'a'],
+      [cardWith(), 'Hello']
+    ] as const) {
+      expect(chatPythonOf(URL, card)).toContain(`{"role": "user", "content": "${last}"},\n    ],`);
+      expect(chatCurlOf(URL, card)).toMatch(
+        new RegExp(`"role": "user",\\s+"content": "${last}"\\s+}\\s+],`)
+      );
+    }
+  });
+
   test('are valid Python', () => {
     expect(pythonValue({ a: [true, null, 'x"\n'], b: [] })).toBe(
       '{"a": [\n    True,\n    None,\n    "x\\"\\n",\n], "b": []}'

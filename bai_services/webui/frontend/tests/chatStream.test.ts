@@ -56,7 +56,9 @@ describe('answers of a model server', () => {
     expect(answerPartOf(usage)).toEqual({ text: '', inputTokens: 3, outputTokens: 5 });
     const whole = '{"choices":[{"message":{"role":"assistant","content":"all"}}]}';
     expect(answerPartOf(whole)).toEqual({ text: 'all' });
-    expect(answerPartOf(' [DONE] ')).toEqual({ text: '', isLast: true });
+    expect(answerPartOf(' [DONE] ')).toEqual({ text: '', isLast: true, isComplete: true });
+    const end = '{"choices":[{"delta":{},"finish_reason":"stop"}]}';
+    expect(answerPartOf(end)).toEqual({ text: '', isComplete: true });
     expect(answerPartOf('{"error":{"message":"too long"}}')).toEqual({
       text: '',
       error: 'too long'

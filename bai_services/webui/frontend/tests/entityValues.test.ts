@@ -11,6 +11,7 @@ import { showValue } from '../src/components/entities/showValue';
 import type { Item } from '../src/data/entities';
 import en from '../src/i18n/en';
 import { POLICIES } from '../src/pages/policies/policies';
+import { BUDGETS } from '../src/pages/projects/budgets';
 
 vi.mock('../src/config', () => ({ config: { masksUsers: false } }));
 
@@ -75,4 +76,14 @@ test('a limit of a policy is shown as "no limit" if it has the value of its fiel
   expect(
     shown('keypair-policies', { idle_timeout_seconds: 0, max_lifetime_extension_seconds: 0 })
   ).toEqual(['no limit', '0']);
+});
+
+test('amounts of a budget have two decimals and the currency of the prices', () => {
+  const shown = (values: Item) =>
+    BUDGETS.columns
+      .filter(({ key }) => ['amount', 'spent', 'left'].includes(key))
+      .map(column => showValue(values[column.key], column, values, 'budgets'));
+  const budget = { amount: 1000, spent: 1000.014, left: -0.004, currency: 'EUR' };
+  expect(shown(budget)).toEqual(['1,000 EUR', '1,000.01 EUR', '0 EUR']);
+  expect(shown({ amount: 5, spent: null, left: null, currency: '' })).toEqual(['5', '–', '–']);
 });

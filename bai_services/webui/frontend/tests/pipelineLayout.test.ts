@@ -54,6 +54,14 @@ test('tasks of a sub-pipeline are inside the containing task', () => {
   expect(place('fit').x).toBeGreaterThan(place('prepare').x + place('prepare').width);
 });
 
+test('in a vertical graph, tasks are below their dependencies', () => {
+  const places = positionsOf(TASKS, true);
+  const bottom = (name: string) => (places.get(name)?.y ?? 0) + (places.get(name)?.height ?? 0);
+  expect(places.get('fit')?.y).toBeGreaterThan(bottom('prepare'));
+  expect(places.get('report')?.y).toBeGreaterThan(bottom('fit'));
+  expect(places.get('fit/deep')?.y).toBeGreaterThan(bottom('fit/train'));
+});
+
 test('task runs are nested even if the containing task has no run of its own', () => {
   const names = (rows: readonly { label: string; children?: readonly unknown[] }[]): unknown[] =>
     rows.map(({ label, children }) =>

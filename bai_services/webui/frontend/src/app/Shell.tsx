@@ -6,18 +6,18 @@ import { LazyDialog } from '../components/LazyDialog';
 import { useConnection } from '../data/connection';
 import { changePreferences } from '../data/accounts/preferences';
 import { loadScript } from '../data/scripts';
-import { AnnouncementBanner } from './AnnouncementBanner';
+import { Banners } from './Banners';
 import { Breadcrumbs } from './Breadcrumbs';
 import { CommandPalette } from './palette/CommandPalette';
 import { ConnectionNotice } from './ConnectionNotice';
 import { Header } from './Header';
-import { MaintenanceBanner } from './MaintenanceBanner';
 import { Navigation } from './Navigation';
 import { PasswordBar } from './PasswordBar';
 import { SignedOut } from './SignedOut';
 import { SignInDialog } from './SignInDialog';
 import { useSidebar } from './sidebar';
 import { useLiveNotices } from './notices/useLiveNotices';
+import { focusWarnings } from './notices/useStopWarnings';
 
 const SIDEBAR_WIDTH = 208;
 const MenuDrawer = lazy(() =>
@@ -28,6 +28,11 @@ const MenuDrawer = lazy(() =>
 function skipToContent(event: MouseEvent) {
   event.preventDefault();
   document.getElementById('content')?.focus();
+}
+
+function skipToWarnings(event: MouseEvent) {
+  event.preventDefault();
+  focusWarnings();
 }
 
 /**
@@ -50,13 +55,18 @@ function Frame() {
   const isWide = Grid.useBreakpoint().lg ?? true;
   const isCollapsed = useSidebar();
   const [isMenuOpen, setIsMenuOpen] = useState(false);
-  useLiveNotices();
+  const hasWarnings = useLiveNotices();
 
   return (
     <Layout style={{ minHeight: '100vh' }}>
       <a className="bai-skip" href="#content" onClick={skipToContent}>
         {t('shell.skip')}
       </a>
+      {hasWarnings && (
+        <a className="bai-skip" href="#warnings" onClick={skipToWarnings}>
+          {t('shell.skip-to-warnings')}
+        </a>
+      )}
       <Header hasMenuButton={!isWide} onMenu={() => setIsMenuOpen(true)} />
       <Layout>
         {isWide ? (
@@ -82,8 +92,7 @@ function Frame() {
         <Layout.Content id="content" tabIndex={-1} className="bai-page">
           <ConnectionNotice />
           <PasswordBar />
-          <MaintenanceBanner />
-          <AnnouncementBanner />
+          <Banners />
           <Breadcrumbs />
           <Outlet />
         </Layout.Content>

@@ -5,14 +5,14 @@ import { ApiError } from '../data/client';
 /** The error message of the API, with a button to retry. */
 export function ErrorNotice({ error, onRetry }: { error: Error; onRetry?: () => void }) {
   const { t, i18n } = useTranslation();
-  // The messages of the API are in English.
-  const isTranslated = error instanceof ApiError && error.status === 404 && i18n.language !== 'en';
+  // Messages of the API without a code are in English.
+  const isEnglish = error instanceof ApiError && !error.isTranslated && i18n.language !== 'en';
   return (
     <Alert
       type="error"
       showIcon
       style={{ marginBottom: 12 }}
-      title={isTranslated ? t('errors.not-found') : error.message}
+      title={isEnglish && error.status === 404 ? t('errors.not-found') : error.message}
       action={onRetry && <Button onClick={onRetry}>{t('errors.retry')}</Button>}
     />
   );

@@ -3,6 +3,7 @@ import createClient from 'openapi-fetch';
 import { config } from '../config';
 import { logRequest } from './requestLog';
 import { ResponseWatch } from './responseWatch';
+import { reasonText } from '../i18n/reasonText';
 import type { components, paths } from './schema';
 import { sendOnce } from './singleFlight';
 
@@ -28,7 +29,9 @@ export class ApiError extends Error {
     readonly status: number,
     readonly code: string,
     message: string,
-    readonly details: ErrorDetails = {}
+    readonly details: ErrorDetails = {},
+    /** Whether the message is in the language of the user. */
+    readonly isTranslated = false
   ) {
     super(message);
   }
@@ -53,6 +56,7 @@ export const unreachable = (status = 0) =>
 interface ErrorBody {
   error?: string;
   message?: string;
+  coded?: Schemas['CodedText'] | null;
   details?: ErrorDetails;
 }
 
@@ -62,14 +66,19 @@ const isOutdated = (error?: string, details?: ErrorDetails) =>
 
 /** The error of a response. The body can be a page of the proxy instead of JSON. */
 export function failureOf({ status, statusText }: Response, body: unknown): ApiError {
-  const { error, message, details } = (
+  const { error, message, coded, details } = (
     body !== null && typeof body === 'object' ? body : {}
   ) as ErrorBody;
   if (error === undefined && status >= 500) {
     return unreachable(status);
   }
-  const text = isOutdated(error, details) ? i18next.t('errors.outdated') : message;
-  return new ApiError(status, error ?? `http-${status}`, text ?? statusText, details);
+  const text = isOutdated(error, details)
+    ? i18next.t('errors.outdated')
+    : coded && message
+      ? reasonText(i18next, { message, coded })
+      : message;
+  const isTranslated = coded !== undefined && coded !== null;
+  return new ApiError(status, error ?? `http-${status}`, text ?? statusText, details, isTranslated);
 }
 
 /** The typed REST client, authenticated by the browser's cookies. */

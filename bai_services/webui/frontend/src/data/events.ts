@@ -141,7 +141,11 @@ function open(): void {
       void checkAccess();
     }
   });
-  on('notification', refreshNotifications);
+  on('notification', () => {
+    refreshNotifications();
+    // Its subject can be the announced stop of a session, for which there is no other event.
+    refreshSessions();
+  });
   on('invitation', refreshInvitations);
   on('folder', () => {
     void queries.invalidateQueries({ queryKey: ['folders'] });

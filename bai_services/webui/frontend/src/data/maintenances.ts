@@ -1,6 +1,8 @@
 import { queryOptions } from '@tanstack/react-query';
 import { allItems } from './allItems';
-import { api, unwrap } from './client';
+import { api, unwrap, type Schemas } from './client';
+
+export type CurrentMaintenance = Schemas['CurrentMaintenance'];
 
 const REFRESH_MILLIS = 5 * 60_000;
 // A maintenance that starts later is not shown yet.
@@ -19,3 +21,10 @@ export const maintenancesQuery = queryOptions({
   staleTime: REFRESH_MILLIS,
   refetchInterval: REFRESH_MILLIS
 });
+
+/** The read-only maintenance that is in force at a Unix time in milliseconds. */
+export const readOnlyAt = (maintenances: readonly CurrentMaintenance[], now: number) =>
+  maintenances.find(
+    ({ mode, starts_at: start, ends_at: end }) =>
+      mode === 'read-only' && Date.parse(start) <= now && (end === null || now < Date.parse(end))
+  );

@@ -56,3 +56,7 @@ export function addNotice(notice: Omit<Notice, 'at'>): boolean {
   notices.set(withNotice(known, { ...notice, at: new Date().toISOString() }));
   return true;
 }
+
+/** Whether a notice with one of these keys was added before. */
+export const hasNotice = (keys: readonly string[]) =>
+  notices.get().some(({ key }) => keys.includes(key));

@@ -21,6 +21,14 @@ const PLACEHOLDER = /\{(\w+)(?::([^}]*))?\}/g;
 export const reasonText = (i18n: I18n, { message, coded }: Reason): string =>
   (coded && translated(i18n, coded)) ?? withLocalTimes(message, i18n.language);
 
+// Where the words for statuses are, by the name of the value.
+const STATUS_AREAS: Record<string, string | undefined> = {
+  run_status: 'pipeline-runs',
+  commit_status: 'custom-images',
+  import_status: 'folder-imports',
+  scan_status: 'image-registries'
+};
+
 /** Return the translation of a text with its parts; undefined if any of them has none. */
 function translated(i18n: I18n, { code, values, parts }: CodedText): string | undefined {
   // English has no templates, because the messages of the server are in English.
@@ -44,6 +52,10 @@ function valueText({ t, language }: I18n, name: string, value: string | number):
   }
   if (name.endsWith('_seconds')) {
     return formatDuration(Number(value), language);
+  }
+  const area = STATUS_AREAS[name];
+  if (area !== undefined) {
+    return t(`${area}.status-${value}`, String(value));
   }
   return name === 'status' ? t(`status.${value}`, String(value)) : isolated(String(value));
 }

@@ -1,52 +1,53 @@
 import { useCallback, useEffect } from 'react';
-import { App, Button } from 'antd';
-import i18next, { type i18n as I18n } from 'i18next';
+import { App } from 'antd';
+import i18next from 'i18next';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { formatSoon, useNow } from '../../components/time';
 import { onChange } from '../../data/events';
 import { receivedInvitationsQuery } from '../../data/folders/folders';
 import { meQuery } from '../../data/accounts/me';
 import { refreshNotifications } from '../../data/notifications';
 import { addNotice, openNotices, type Notice } from '../../data/notices';
-import { currentPreferences } from '../../data/accounts/preferences';
 import {
-  endingCheck,
-  endOf,
   hasFailed,
   isEnded,
   readSession,
-  runningSessionsQuery,
   sessionQuery,
-  useChangeSession,
   type Session
 } from '../../data/sessions/sessions';
-import { reasonText, statusText } from '../../i18n/reasonText';
+import { statusText } from '../../i18n/reasonText';
 import { NoticeLink, noticeInfo, noticeText } from './noticeText';
 import { SessionNotice } from '../SessionNotice';
+import { showOnDesktop } from './desktopNotice';
+import { useStopWarnings } from './useStopWarnings';
 
 const TYPES = {
   RUNNING: 'success',
   ERROR: 'error',
   failed: 'error',
-  'stops-soon': 'warning',
   share: 'info'
 } as const;
 // The notice of a started session is shown for this time, so that its buttons can be used.
 const NOTICE_SECONDS = 15;
-const WARNING_MILLIS = 10 * 60_000;
-// Poll: activity in a session postpones its end without an event.
-const REFRESH_MILLIS = 60_000;
 
 // The statuses that can be announced; TERMINATED is announced only if the session has failed.
 const ANNOUNCED: readonly string[] = ['RUNNING', 'ERROR', 'TERMINATED'];
 
-type NewNotice = Omit<Notice, 'at'>;
+type NewNotice = Omit<Notice, 'at'> & { kind: keyof typeof TYPES };
 
-const keyOf = (session: string, kind: Notice['kind']) => `${session}:${kind}`;
+const keyOf = (session: string, kind: NewNotice['kind']) => `${session}:${kind}`;
 
-/** The notice about the status of a session, or undefined. */
-function noticeOf(session: Session): NewNotice | undefined {
+// The variable that the sessions of pipeline tasks have.
+const RUN_VARIABLE = 'PIPELINE_RUN';
+
+/**
+ * The notice about the status of a session, or undefined. Tasks of pipelines have no notices,
+ * because a run can have 1,000 of them.
+ */
+export function noticeOf(session: Session): NewNotice | undefined {
+  if (RUN_VARIABLE in session.environ) {
+    return undefined;
+  }
   const { id, name, status, exit_code: code } = session;
   const info = statusText(i18next, session);
   if (hasFailed(session)) {
@@ -60,9 +61,9 @@ function noticeOf(session: Session): NewNotice | undefined {
 
 /**
  * Notify users when their sessions start, fail or are about to stop, and when a folder is shared
- * with them.
+ * with them. Returns whether a session is about to stop.
  */
-export function useLiveNotices(): void {
+export function useLiveNotices(): boolean {
   const { data: me } = useQuery(meQuery);
   const show = useNotify();
   useEffect(() => {
@@ -90,18 +91,17 @@ export function useLiveNotices(): void {
       }),
     [me, show]
   );
-  useStopWarnings(me?.username, show);
   useShareNotices(me?.id, show);
+  return useStopWarnings(me?.username);
 }
 
-/** `keepAlives`: number of keep-alives that the session has left. */
-type Notify = (notice: NewNotice, keepAlives?: number) => void;
+type Notify = (notice: NewNotice) => void;
 
 function useNotify(): Notify {
   const { t } = useTranslation();
   const { notification } = App.useApp();
   return useCallback(
-    (notice, keepAlives = 0) => {
+    notice => {
       if (!addNotice(notice)) {
         return;
       }
@@ -116,44 +116,11 @@ function useNotify(): Notify {
         title: notice.kind === 'RUNNING' ? <StartTitle notice={notice} /> : title,
         ...(notice.kind === 'RUNNING'
           ? { description: <SessionNotice id={notice.session} />, duration: NOTICE_SECONDS }
-          : { description: noticeInfo(notice), actions: <NoticeLink notice={notice} /> }),
-        ...(keepAlives > 0 && {
-          actions: (
-            <>
-              <NoticeLink notice={notice} /> <KeepAlive notice={notice} left={keepAlives} />
-            </>
-          ),
-          duration: NOTICE_SECONDS
-        })
+          : { description: noticeInfo(notice), actions: <NoticeLink notice={notice} /> })
       });
-      if (document.hidden && currentPreferences().hasDesktopNotices && 'Notification' in window) {
-        new Notification(title, { body: noticeInfo(notice), tag: notice.key });
-      }
+      showOnDesktop(title, noticeInfo(notice), notice.key);
     },
     [notification, t]
-  );
-}
-
-/** Postpones the end of a session and closes the notice. */
-function KeepAlive({ notice, left }: { notice: NewNotice; left: number }) {
-  const { t } = useTranslation();
-  const { message, notification } = App.useApp();
-  const change = useChangeSession(notice.session);
-  const keep = () =>
-    change.mutate(
-      { kind: 'keep-alive' },
-      {
-        onSuccess: () => {
-          notification.destroy(notice.key);
-          void message.success(t('sessions.checker-kept'));
-        },
-        onError: error => void message.error(error.message)
-      }
-    );
-  return (
-    <Button size="small" loading={change.isPending} onClick={keep}>
-      {t('sessions.keep-alive-left', { count: left })}
-    </Button>
   );
 }
 
@@ -164,37 +131,6 @@ function StartTitle({ notice }: { notice: NewNotice }) {
   return session && isEnded(session)
     ? t('notices.ended', { name: notice.name })
     : noticeText(t, notice);
-}
-
-/** The rule or the preemption that ends a session first. */
-const endReason = (i18n: I18n, { end_rule: rule }: Session) =>
-  rule ? reasonText(i18n, { message: rule.reason, coded: rule.coded }) : '';
-
-function useStopWarnings(owner: string | undefined, show: Notify): void {
-  const { t, i18n } = useTranslation();
-  const now = useNow(REFRESH_MILLIS / 2);
-  const running = useQuery({
-    ...runningSessionsQuery(owner ?? ''),
-    enabled: owner !== undefined,
-    refetchInterval: REFRESH_MILLIS
-  });
-  useEffect(() => {
-    for (const session of running.data ?? []) {
-      const end = endOf(session);
-      if (end && Date.parse(end) - now < WARNING_MILLIS) {
-        const { id, name } = session;
-        const key = `${id}:stops-soon:${end.slice(0, 16)}`;
-        const info = [
-          t('notices.stops-at', { time: formatSoon(end, i18n.language) }),
-          endReason(i18n, session)
-        ];
-        show(
-          { key, kind: 'stops-soon', name, info: info.join(' ').trim(), session: id },
-          endingCheck(session)?.keep_alives_left
-        );
-      }
-    }
-  }, [running.data, now, show, t, i18n]);
 }
 
 function useShareNotices(userId: string | undefined, show: Notify): void {

@@ -6,10 +6,20 @@ import { useTranslation } from 'react-i18next';
 import { ApiError } from '../../data/client';
 import { useSaveEntity, type Item } from '../../data/entities';
 import { meQuery, type Me } from '../../data/accounts/me';
-import { choiceText, fieldsFor, idOf, labelKey, nameOf, type Entity, type Field } from './entity';
-import { secondsOf } from '../span';
+import { timeZone } from '../../data/usage/reports';
+import {
+  choiceText,
+  fieldLabelKey,
+  fieldsFor,
+  idOf,
+  labelKey,
+  nameOf,
+  type Entity,
+  type Field
+} from './entity';
 import { FieldControl } from './FieldControl';
-import { changedValues, newValues, textToNumbers, textToSlots, toControl } from './values';
+import { labelled, rulesOf } from './rules';
+import { changedValues, newValues, toControl } from './values';
 
 const SHOWN = { block: 'center', focus: true } as const;
 
@@ -38,8 +48,11 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
   // change the object; a comparison with `item` would undo their changes.
   const [opened] = useState(item);
 
-  const shownValues = (Form.useWatch([], form) as Item | undefined) ?? {};
-  const isShown = (field: Field) => field.isShown?.({ ...opened, ...shownValues }) ?? true;
+  const shownValues = { ...opened, ...(Form.useWatch([], form) as Item | undefined) };
+  const isShown = (field: Field) => field.isShown?.(shownValues) ?? true;
+  const labelOf = (field: Field) => t(fieldLabelKey(entity, field, shownValues));
+  // The fields that show a problem that the server has reported.
+  const refused = useRef<string[]>([]);
 
   const submit = async (shown: Item) => {
     setError(undefined);
@@ -62,7 +75,8 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
       onClose();
       void message.success(t('entities.saved'));
     } catch (problem) {
-      const text = showProblems(problem as Error, fields, form.setFields);
+      const { names, text } = showProblems(problem as Error, fields, labelOf, form.setFields);
+      refused.current = names;
       setError(text);
       const [invalid] = form.getFieldsError().filter(({ errors }) => errors.length > 0);
       if (text !== undefined) {
@@ -112,6 +126,9 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
         layout="vertical"
         onValuesChange={() => {
           isChanged.current = true;
+          // The server has checked earlier values, and its problem can depend on several fields.
+          form.setFields(refused.current.map(name => ({ name, errors: [] })));
+          refused.current = [];
         }}
         initialValues={Object.fromEntries(
           fields.map(field => [field.key, toControl(field, opened?.[field.key])])
@@ -122,10 +139,10 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
           <Form.Item
             key={field.key}
             name={field.key}
-            label={t(labelKey(entity, field.key))}
+            label={labelOf(field)}
             extra={hintOf(entity, field, i18n)}
             valuePropName={field.kind === 'switch' ? 'checked' : 'value'}
-            rules={rulesOf(entity, field, t)}
+            rules={rulesOf(entity, field, shownValues, t)}
           >
             <FieldControl
               entity={entity}
@@ -162,75 +179,42 @@ const HINTED = [
   'password'
 ];
 
-/** The text `ENTITY.KEY-hint`, else the text for the kind of the field; undefined: no hint. */
+/**
+ * The text `ENTITY.KEY-hint`, else the text for the kind of the field; undefined: no hint. Times are
+ * in the time zone of the browser, which the hint names.
+ */
 function hintOf(entity: Entity, field: Field, i18n: I18n) {
   const own = `${labelKey(entity, field.key)}-hint`;
-  if (i18n.exists(own)) {
-    return i18n.t(own);
-  }
-  return HINTED.includes(field.kind) ? i18n.t(`entities.hint-${field.kind}`) : undefined;
-}
-
-function rulesOf(entity: Entity, field: Field, t: (key: string) => string) {
-  const rules = field.isRequired ? [{ required: true, message: t('entities.required') }] : [];
-  if (field.kind === 'slots') {
-    return [...rules, { validator: (_: unknown, text?: string) => checkSlots(text, t) }];
-  }
-  if (field.kind === 'numbers') {
-    return [...rules, { validator: (_: unknown, text?: string) => checkNumbers(text, t) }];
-  }
-  if (field.kind === 'duration' || field.kind === 'durations') {
-    return [...rules, { validator: (_: unknown, given: unknown) => checkDurations(given, t) }];
-  }
-  const { warnBelow } = field;
-  if (warnBelow !== undefined) {
-    const message = t(`${labelKey(entity, field.key)}-low`);
-    return [...rules, { type: 'number' as const, min: warnBelow, warningOnly: true, message }];
-  }
-  if (field.kind === 'json') {
-    return [...rules, { validator: (_: unknown, text?: string) => checkJson(text, t) }];
-  }
-  return rules;
-}
-
-const checkSlots = (text: string | undefined, t: (key: string) => string) =>
-  textToSlots(text ?? '') === undefined
-    ? Promise.reject(new Error(t('entities.hint-slots')))
-    : Promise.resolve();
-
-const checkNumbers = (text: string | undefined, t: (key: string) => string) =>
-  textToNumbers(text ?? '') === undefined
-    ? Promise.reject(new Error(t('entities.hint-numbers')))
-    : Promise.resolve();
-
-function checkDurations(given: unknown, t: (key: string) => string) {
-  const texts = (Array.isArray(given) ? given : [given || '0']) as string[];
-  return texts.every(text => secondsOf(text) !== undefined)
-    ? Promise.resolve()
-    : Promise.reject(new Error(t('entities.hint-duration')));
-}
-
-function checkJson(text: string | undefined, t: (key: string) => string) {
-  try {
-    JSON.parse(text?.trim() ? text : '{}');
-    return Promise.resolve();
-  } catch {
-    return Promise.reject(new Error(t('entities.hint-json')));
-  }
+  const hints = [
+    i18n.exists(own) && i18n.t(own),
+    field.kind === 'time' && i18n.t('entities.hint-time', { zone: timeZone() }),
+    !i18n.exists(own) && HINTED.includes(field.kind) && i18n.t(`entities.hint-${field.kind}`)
+  ];
+  return hints.filter(Boolean).join(' · ') || undefined;
 }
 
 type SetFields = (fields: { name: string; errors: string[] }[]) => void;
 
 /**
- * Show each problem of a field in `fields` at the field. Return the message of `error`, or
- * undefined if all its problems are shown at fields.
+ * Show each problem of a field in `fields` at the field. `names`: these fields; `text`: the message
+ * of `error`, or undefined if all its problems are shown at fields.
  */
-function showProblems(error: Error, fields: readonly Field[], setFields: SetFields) {
+function showProblems(
+  error: Error,
+  fields: readonly Field[],
+  labelOf: (field: Field) => string,
+  setFields: SetFields
+) {
   const problems = error instanceof ApiError ? error.problems : [];
+  const withLabels = (text: string) => labelled(text, fields, labelOf);
   const known = problems.flatMap(({ field, problem }) => {
     const name = field.split('.')[0] ?? '';
-    return fields.some(({ key }) => key === name) ? [{ name, errors: [problem] }] : [];
+    return fields.some(({ key }) => key === name) ? [{ name, errors: [withLabels(problem)] }] : [];
   });
   setFields(known);
-  return known.length > 0 && known.length === problems.length ? undefined : error.message;
+  const isComplete = known.length > 0 && known.length === problems.length;
+  return {
+    names: known.map(({ name }) => name),
+    text: isComplete ? undefined : withLabels(error.message)
+  };
 }

@@ -60,6 +60,8 @@ export const USABLE_PROJECTS: Reference = {
   filters: { is_active: 'true' }
 };
 
+export type Bounds = readonly [least: number, most: number];
+
 export interface Field {
   key: string;
   kind: FieldKind;
@@ -85,6 +87,15 @@ export interface Field {
   noLimit?: number | null;
   /** Smaller numbers are accepted, but the form shows the text `ENTITY.KEY-low` as a warning. */
   warnBelow?: number;
+  /** The smallest and the largest valid number, or duration in seconds; for each entry of a list. */
+  bounds?: (shown: Item) => Bounds;
+  /** For `numbers`: the smallest and the largest valid number with a name. */
+  boundsOf?: (name: string) => Bounds;
+  /**
+   * The label depends on the other values: the text `ENTITY.KEY-VARIANT` replaces `ENTITY.KEY`;
+   * undefined: `ENTITY.KEY`.
+   */
+  variant?: (shown: Item) => string | undefined;
   /** For `time`: numbers of days from now that the calendar offers. */
   days?: readonly number[];
   /** Whether the field can be set for several selected objects at once. */
@@ -181,6 +192,10 @@ export const fieldsFor = (entity: Entity, role: string | undefined, form: 'creat
 
 export const labelKey = (entity: Entity, key: string) =>
   `${entity.name}.${key.replaceAll('_', '-')}`;
+
+/** The key of the label of a field in a form with these values. */
+export const fieldLabelKey = (entity: Entity, field: Field, shown: Item) =>
+  [labelKey(entity, field.key), field.variant?.(shown)].filter(Boolean).join('-');
 
 /** The text of a choice of a field; default: the choice itself. */
 export const choiceText = (t: TFunction, entity: Entity, field: Field, choice: string) =>

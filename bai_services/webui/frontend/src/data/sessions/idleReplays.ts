@@ -1,13 +1,13 @@
 import { useMutation } from '@tanstack/react-query';
-import { api, unwrap } from '../client';
+import { api, unwrap, type Schemas } from '../client';
 
-const DAY_SECONDS = 86_400;
+export type IdleReplay = Schemas['IdleReplay'];
 
-/** Compute which sessions a utilization checker would have stopped in the last `days` days. */
+/** Compute which sessions a utilization checker would have stopped in the last `seconds` seconds. */
 export function useIdleReplay() {
   return useMutation({
-    mutationFn: ({ checker, days }: { checker: string; days: number }) => {
-      const body = { checker, period_seconds: days * DAY_SECONDS };
+    mutationFn: ({ checker, seconds }: { checker: string; seconds: number }) => {
+      const body = { checker, period_seconds: seconds };
       return unwrap(api.POST('/idle-replays', { body: body as never }));
     }
   });

@@ -18,6 +18,12 @@ export const budgetsQuery = (page: { limit: number; offset: number }) =>
 
 /** An amount with at most two decimal places and the currency, for example "12.5 EUR". */
 export const money = (amount: number, currency: string, language: string) =>
-  [new Intl.NumberFormat(language, { maximumFractionDigits: 2 }).format(amount), currency]
+  [
+    // A small negative amount is shown as 0 and not as -0.
+    new Intl.NumberFormat(language, { maximumFractionDigits: 2, signDisplay: 'negative' }).format(
+      amount
+    ),
+    currency
+  ]
     .filter(Boolean)
     .join(' ');

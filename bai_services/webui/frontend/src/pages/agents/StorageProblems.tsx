@@ -1,5 +1,6 @@
-import { Alert, Flex, Tag } from 'antd';
+import { Alert, Flex } from 'antd';
 import { useTranslation } from 'react-i18next';
+import { Tag } from '../../components/Tag';
 import type { Item } from '../../data/entities';
 import { isConnected, storageProblemsOf } from './facts';
 
@@ -10,7 +11,7 @@ export function StorageTags({ agent }: { agent: Item }) {
   return (
     <Flex wrap gap={4}>
       {problems.map(([host, problem]) => (
-        <Tag key={host} color="warning" style={{ marginInlineEnd: 0 }}>
+        <Tag key={host} color="orange">
           {host}: {t(`agents.storage-${problem}`)}
         </Tag>
       ))}

@@ -4,6 +4,7 @@ import { InfoCircleOutlined, MoreOutlined, SettingOutlined } from '@ant-design/i
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { ApiError } from '../../data/client';
 import { modelsQuery } from '../../data/serving/chat/chats';
 import type { Endpoint } from '../../data/serving/endpoints';
 import { visible } from '../../i18n/userText';
@@ -184,7 +185,7 @@ function ModelSelect({ card, endpoint }: { card: Card; endpoint: Endpoint | unde
           showIcon
           role="status"
           style={{ flexBasis: '100%' }}
-          title={t('chat.no-models')}
+          title={t(isUnavailable(error) ? 'chat.models-unavailable' : 'chat.no-models')}
           description={visible(error.message)}
           action={
             <Button size="small" onClick={() => void refetch()}>
@@ -197,6 +198,10 @@ function ModelSelect({ card, endpoint }: { card: Card; endpoint: Endpoint | unde
   );
 }
 
+/** Whether no model server has answered. */
+const isUnavailable = (error: Error) =>
+  error instanceof ApiError && (error.status >= 500 || error.isUnreachable);
+
 /** How near to the end a reader must be for the list to follow new text. */
 const NEAR_PIXELS = 60;
 
@@ -205,6 +210,7 @@ function Messages({ card, endpoint }: { card: Card; endpoint: Endpoint | undefin
   const { key, messages, isRunning } = card;
   const list = useRef<HTMLDivElement>(null);
   const isAtEnd = useRef(true);
+  const lastTop = useRef(0);
   useEffect(() => {
     const element = list.current;
     if (!element) {
@@ -213,8 +219,11 @@ function Messages({ card, endpoint }: { card: Card; endpoint: Endpoint | undefin
     const follow = () => {
       if (isAtEnd.current) {
         element.scrollTop = element.scrollHeight;
+        lastTop.current = element.scrollTop;
       }
     };
+    // Show the message that the user has just sent.
+    isAtEnd.current = true;
     const observer = new ResizeObserver(follow);
     [...element.children].forEach(child => observer.observe(child));
     follow();
@@ -229,7 +238,11 @@ function Messages({ card, endpoint }: { card: Card; endpoint: Endpoint | undefin
       tabIndex={0}
       onScroll={({ currentTarget: element }) => {
         const left = element.scrollHeight - element.scrollTop - element.clientHeight;
-        isAtEnd.current = left < NEAR_PIXELS;
+        // The list may have grown since `follow`; only the user scrolls up.
+        if (left < NEAR_PIXELS || element.scrollTop < lastTop.current) {
+          isAtEnd.current = left < NEAR_PIXELS;
+        }
+        lastTop.current = element.scrollTop;
       }}
     >
       {messages.length === 0 && (

@@ -60,11 +60,20 @@ export function requestOf({ model, system, parameters, messages }: Card) {
   };
 }
 
-/** A request whose images are replaced by a placeholder, for an example. */
+/** The message of an example without a conversation. */
+const GREETING: Message = { role: 'user', text: 'Hello', attachments: [] };
+
+/**
+ * The request for the last answer, or for a greeting, as an example. Images are replaced by a
+ * placeholder.
+ */
 function exampleOf(card: Card): Record<string, unknown> {
+  // Servers reject a request without messages, and some reject one that ends with an answer.
+  const end = card.messages.findLastIndex(({ role }) => role === 'user') + 1;
+  const messages = end > 0 ? card.messages.slice(0, end) : [GREETING];
   const request: Record<string, unknown> = requestOf({
     ...card,
-    messages: card.messages.map(message => ({
+    messages: messages.map(message => ({
       ...message,
       attachments: message.attachments.map(each =>
         each.dataUrl ? { ...each, dataUrl: 'data:image/png;base64,IMAGE' } : each

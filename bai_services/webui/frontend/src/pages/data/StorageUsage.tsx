@@ -62,7 +62,13 @@ function ScopeUsage({ scope }: { scope: QuotaScope }) {
         <span>{usageText(t, i18n.language, scope)}</span>
       </Flex>
       {scope.percent !== null && (
-        <Progress size="small" showInfo={false} percent={scope.percent} aria-label={name} />
+        <Progress
+          size="small"
+          showInfo={false}
+          percent={scope.percent}
+          status={scope.percent >= 100 ? 'exception' : 'normal'}
+          aria-label={name}
+        />
       )}
     </div>
   );

@@ -11,7 +11,11 @@ export function IdleCheckersPage() {
       entities={IDLE_ENTITIES}
       details={(entity, item) =>
         entity.name === 'idle-checkers' && item['type'] === 'utilization' ? (
-          <ReplayPanel key={String(item['id'])} checker={String(item['id'])} />
+          <ReplayPanel
+            key={String(item['id'])}
+            checker={String(item['id'])}
+            windowSeconds={Number(item['max_seconds'])}
+          />
         ) : null
       }
     />

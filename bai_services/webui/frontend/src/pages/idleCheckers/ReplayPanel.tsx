@@ -1,85 +1,62 @@
-import { useState } from 'react';
-import { Alert, Button, Flex, Progress, Select, Statistic, Table, Typography } from 'antd';
+import { useEffect, useRef, useState } from 'react';
+import { Alert, Button, Flex, Select, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
-import { formatTime } from '../../components/time';
+import { formatDuration } from '../../components/time';
 import { useIdleReplay } from '../../data/sessions/idleReplays';
+import { ReplayedStops } from './ReplayedStops';
 
-const DAYS = [1, 7, 30];
+const HOUR_SECONDS = 3600;
+const DAY_SECONDS = 24 * HOUR_SECONDS;
+const PERIODS = [HOUR_SECONDS, DAY_SECONDS, 7 * DAY_SECONDS, 30 * DAY_SECONDS];
+
+interface ReplayPanelProps {
+  checker: string;
+  /** The window of the checker: a shorter period cannot be replayed. */
+  windowSeconds: number;
+}
 
 /** The sessions that a utilization checker would have stopped in a recorded period. */
-export function ReplayPanel({ checker }: { checker: string }) {
+export function ReplayPanel({ checker, windowSeconds }: ReplayPanelProps) {
   const { t, i18n } = useTranslation();
-  const [days, setDays] = useState(1);
+  const [seconds, setSeconds] = useState(DAY_SECONDS);
   const replay = useIdleReplay();
-  const { data: result } = replay;
-  const total = result?.judged_device_hours ?? 0;
-  const percent = total > 0 ? Math.round((100 * (result?.device_hours_freed ?? 0)) / total) : 0;
+  const { data: result, error } = replay;
+  const shown = useRef<HTMLDivElement>(null);
+  // The result is below the facts of the checker, and often outside of the drawer's visible part.
+  useEffect(() => {
+    if (result ?? error) {
+      shown.current?.scrollIntoView({ block: 'start' });
+    }
+  }, [result, error]);
   return (
     <Flex vertical gap="middle" style={{ marginTop: 16 }}>
-      <Typography.Title level={5} style={{ margin: 0 }}>
+      <Typography.Title level={2} style={{ margin: 0, fontSize: 16 }}>
         {t('idle-checkers.replay')}
       </Typography.Title>
       <Typography.Text type="secondary">{t('idle-checkers.replay-help')}</Typography.Text>
       <Flex wrap gap="small">
         <Select
-          value={days}
+          value={seconds}
           onChange={value => {
-            setDays(value);
+            setSeconds(value);
             replay.reset();
           }}
           aria-label={t('idle-checkers.replay-period')}
-          style={{ minWidth: 120 }}
-          options={DAYS.map(count => ({
-            value: count,
-            label: t('idle-checkers.replay-days', { count })
+          style={{ minWidth: 160 }}
+          options={PERIODS.filter(period => period >= windowSeconds).map(period => ({
+            value: period,
+            label: t('idle-checkers.replay-last', {
+              time: formatDuration(period, i18n.language)
+            })
           }))}
         />
-        <Button loading={replay.isPending} onClick={() => replay.mutate({ checker, days })}>
+        <Button loading={replay.isPending} onClick={() => replay.mutate({ checker, seconds })}>
           {t('idle-checkers.replay-run')}
         </Button>
       </Flex>
-      <div aria-live="polite">
-        {replay.error && <Alert type="error" showIcon title={replay.error.message} />}
-        {result && (
-          <Flex vertical gap="middle">
-            <Flex wrap gap="large">
-              <Statistic title={t('idle-checkers.judged')} value={result.judged} />
-              <Statistic title={t('idle-checkers.stopped')} value={result.stopped} />
-              <Statistic title={t('idle-checkers.wrong')} value={result.stopped_wrongly} />
-              <Statistic title={t('idle-checkers.freed')} value={result.device_hours_freed} />
-            </Flex>
-            <Flex vertical>
-              <Typography.Text type="secondary">{t('idle-checkers.freed-share')}</Typography.Text>
-              <Progress percent={percent} aria-label={t('idle-checkers.freed-share')} />
-            </Flex>
-            {!result.is_complete && (
-              <Alert type="warning" showIcon title={t('idle-checkers.incomplete')} />
-            )}
-            <Table
-              size="small"
-              rowKey="session_id"
-              dataSource={result.stops}
-              pagination={{ pageSize: 10, hideOnSinglePage: true }}
-              scroll={{ x: 'max-content' }}
-              locale={{ emptyText: t('idle-checkers.no-stops') }}
-              columns={[
-                { title: t('idle-decisions.session'), dataIndex: 'session' },
-                { title: t('idle-decisions.owner'), dataIndex: 'owner' },
-                {
-                  title: t('idle-checkers.stopped-at'),
-                  dataIndex: 'stopped_at',
-                  render: (at: string) => formatTime(at, i18n.language)
-                },
-                { title: t('idle-checkers.device-hours'), dataIndex: 'device_hours' },
-                {
-                  title: t('idle-checkers.used-again'),
-                  dataIndex: 'used_again_at',
-                  render: (at: string | null) => (at === null ? '–' : formatTime(at, i18n.language))
-                }
-              ]}
-            />
-          </Flex>
-        )}
+      <div aria-live="polite" ref={shown}>
+        {error && <Alert type="error" showIcon title={error.message} />}
+        {result && <ReplayedStops result={result} />}
       </div>
     </Flex>
   );

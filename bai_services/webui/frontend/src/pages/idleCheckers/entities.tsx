@@ -1,9 +1,10 @@
-import type { Entity } from '../../components/entities/entity';
+import type { Bounds, Entity } from '../../components/entities/entity';
 import { CHANGED_BY_ROLE, isChangeableBy } from '../../components/entities/sharedObjects';
 import type { Item } from '../../data/entities';
 import { IdleReason } from './IdleReason';
 import { SessionLink } from './SessionLink';
 import { Thresholds } from './Thresholds';
+import { thresholdBounds } from './thresholdValue';
 
 const SESSION_TYPES = ['interactive', 'batch', 'inference'];
 const TYPES = ['network', 'session-lifetime', 'utilization'];
@@ -11,6 +12,11 @@ const SCOPES = ['domain', 'project', 'resource-group', 'user', 'keypair-policy']
 const NUMBERS: readonly string[] = ['initial_grace_seconds', 'idle_percent'];
 const hasType = (shown: Item) => Boolean(shown['type']);
 const isUtilization = (shown: Item) => shown['type'] === 'utilization';
+// The limits of core/sessions/idle_checks/checkers.py.
+const MINUTE = 60;
+const DAY = 86_400;
+const MAX_SECONDS = 3650 * DAY;
+const longest = (shown: Item) => (isUtilization(shown) ? DAY : MAX_SECONDS);
 /** Whether users can keep sessions alive: the lifetime of a session is not postponed. */
 const isPostponable = (shown: Item) => hasType(shown) && shown['type'] !== 'session-lifetime';
 
@@ -41,8 +47,21 @@ const CHECKERS: Entity = {
     { key: 'name', kind: 'text', isRequired: true },
     { key: 'description', kind: 'text' },
     { key: 'type', kind: 'choice', choices: TYPES, isRequired: true, only: 'create' },
-    { key: 'max_seconds', kind: 'duration', isRequired: true, isShown: hasType },
-    { key: 'thresholds', kind: 'numbers', isRequired: true, isShown: isUtilization },
+    {
+      key: 'max_seconds',
+      kind: 'duration',
+      isRequired: true,
+      isShown: hasType,
+      bounds: (shown): Bounds => [MINUTE, longest(shown)],
+      variant: shown => shown['type'] as string
+    },
+    {
+      key: 'thresholds',
+      kind: 'numbers',
+      isRequired: true,
+      isShown: isUtilization,
+      boundsOf: thresholdBounds
+    },
     {
       key: 'operator',
       kind: 'choice',
@@ -50,7 +69,13 @@ const CHECKERS: Entity = {
       default: 'and',
       isShown: isUtilization
     },
-    { key: 'idle_percent', kind: 'number', default: '90', isShown: isUtilization },
+    {
+      key: 'idle_percent',
+      kind: 'number',
+      default: '90',
+      isShown: isUtilization,
+      bounds: () => [1, 100]
+    },
     {
       key: 'session_types',
       kind: 'choices',
@@ -58,7 +83,13 @@ const CHECKERS: Entity = {
       default: 'interactive',
       isShown: hasType
     },
-    { key: 'initial_grace_seconds', kind: 'duration', default: '0', isShown: hasType },
+    {
+      key: 'initial_grace_seconds',
+      kind: 'duration',
+      default: '0',
+      isShown: hasType,
+      bounds: () => [0, MAX_SECONDS]
+    },
     {
       key: 'min_seconds_under_pressure',
       kind: 'duration',
@@ -66,8 +97,20 @@ const CHECKERS: Entity = {
       isShown: isUtilization
     },
     { key: 'only_under_pressure', kind: 'switch', isShown: isUtilization },
-    { key: 'warnings_seconds', kind: 'durations', default: '10min, 2min', isShown: hasType },
-    { key: 'max_keep_alives', kind: 'number', default: '3', isShown: isPostponable },
+    {
+      key: 'warnings_seconds',
+      kind: 'durations',
+      default: '10min, 2min',
+      isShown: hasType,
+      bounds: () => [0, DAY]
+    },
+    {
+      key: 'max_keep_alives',
+      kind: 'number',
+      default: '3',
+      isShown: isPostponable,
+      bounds: () => [0, 1000]
+    },
     { key: 'allows_exclusion', kind: 'switch', isShown: hasType }
   ],
   writers: ['superadmin'],

@@ -4,6 +4,7 @@ import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { UserText } from '../../components/UserText';
+import { useReadOnlyReason } from '../../components/useReadOnlyReason';
 import { useChosenProject } from '../../data/accounts/project';
 import { hasEnded, importQuery, type FolderImport } from '../../data/imports';
 import { optionsQuery, useLaunch, type SessionRequest } from '../../data/sessions/launch';
@@ -80,6 +81,7 @@ function StartSession({ folder, onStarted }: StartSessionProps) {
   const project = useChosenProject();
   const { data } = useQuery(optionsQuery(project?.id));
   const launch = useLaunch(error => void message.error(error.message));
+  const readOnlyReason = useReadOnlyReason();
   const preset = data?.presets.find(({ allocatable }) => allocatable);
   const request = {
     type: 'interactive',
@@ -94,12 +96,18 @@ function StartSession({ folder, onStarted }: StartSessionProps) {
     );
   return (
     <Flex wrap gap="small" align="center">
-      <Button type="primary" loading={launch.isPending} disabled={!data} onClick={start}>
+      <Button
+        type="primary"
+        loading={launch.isPending}
+        disabled={!data || readOnlyReason !== undefined}
+        onClick={start}
+      >
         {t('folder-imports.start')}
       </Button>
       <Link to="/launch" search={readLauncherSearch({ request })}>
         {t('folder-imports.launcher')}
       </Link>
+      {readOnlyReason && <span>{readOnlyReason}</span>}
     </Flex>
   );
 }

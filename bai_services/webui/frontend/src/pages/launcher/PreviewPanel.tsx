@@ -4,6 +4,7 @@ import { ImageLabel } from '../../components/ImageLabel';
 import { OverflowTargets } from '../../components/OverflowTargets';
 import { SlotTags } from '../../components/SlotTags';
 import { startText } from '../../components/startText';
+import { useReadOnlyReason } from '../../components/useReadOnlyReason';
 import type { SessionPreview } from '../../data/sessions/launch';
 import { money } from '../../data/usage/budgets';
 import { reasonText } from '../../i18n/reasonText';
@@ -17,6 +18,7 @@ import { useLauncher } from './launcherContext';
 export function PreviewPanel({ isCurrent }: { isCurrent: boolean }) {
   const { t } = useTranslation();
   const { preview } = useLauncher();
+  const readOnlyReason = useReadOnlyReason();
   if (!preview) {
     return <Skeleton active />;
   }
@@ -25,7 +27,10 @@ export function PreviewPanel({ isCurrent }: { isCurrent: boolean }) {
       <div aria-live="polite">
         {preview.problems.length > 0 && <Problems preview={preview} />}
         {preview.existing_session && <Alert type="warning" showIcon title={t('launcher.exists')} />}
-        {preview.session && !preview.existing_session && <StartTime preview={preview} />}
+        {readOnlyReason && <Alert type="warning" showIcon title={readOnlyReason} />}
+        {preview.session && !preview.existing_session && !readOnlyReason && (
+          <StartTime preview={preview} />
+        )}
         {preview.session && (
           <>
             <div style={{ marginBlock: 12 }}>

@@ -5,6 +5,7 @@ import type { TFunction } from 'i18next';
 import { useTranslation } from 'react-i18next';
 import { startText } from '../../components/startText';
 import { useLatest } from '../../components/useLatest';
+import { useReadOnlyReason } from '../../components/useReadOnlyReason';
 import { useLaunch, type SessionPreview } from '../../data/sessions/launch';
 import { requestOf, type LaunchForm } from './form';
 
@@ -35,7 +36,9 @@ export function StartBar(props: StartBarProps) {
   const navigate = useNavigate();
   const launch = useLaunch(error => void message.error(error.message));
   const [count, setCount] = useState(1);
-  const isValid = isCurrent && preview !== undefined && preview.problems.length === 0;
+  const readOnlyReason = useReadOnlyReason();
+  const hasProblem = readOnlyReason !== undefined || (preview?.problems.length ?? 0) > 0;
+  const isValid = isCurrent && preview !== undefined && !hasProblem;
   const hasFolder = (preview?.session?.mounts.length ?? 0) > 0;
   const start = () =>
     launch.mutate(
@@ -78,13 +81,8 @@ export function StartBar(props: StartBarProps) {
   return (
     <div className="bai-start-bar">
       {preview && (
-        <Button
-          type="link"
-          danger={preview.problems.length > 0}
-          className="bai-start-result"
-          onClick={onReview}
-        >
-          {resultText(t, i18n.language, preview)}
+        <Button type="link" danger={hasProblem} className="bai-start-result" onClick={onReview}>
+          {readOnlyReason ?? resultText(t, i18n.language, preview)}
         </Button>
       )}
       <span className="bai-secondary bai-start-hint">{t('launcher.keys')}</span>

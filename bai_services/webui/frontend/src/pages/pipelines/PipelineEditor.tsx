@@ -3,6 +3,7 @@ import type { EditorView } from '@codemirror/view';
 import { Alert, App, Button, Drawer, Flex, Popconfirm, Select, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
+import { reasonText } from '../../i18n/reasonText';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { ApiError } from '../../data/client';
 import { meQuery } from '../../data/accounts/me';
@@ -113,7 +114,7 @@ interface EditorProps {
 }
 
 function Editor({ pipeline, initial, isReadOnly, onClose }: EditorProps) {
-  const { t } = useTranslation();
+  const { t, i18n } = useTranslation();
   const { message } = App.useApp();
   const { data: me } = useQuery(meQuery);
   const editor = useRef<EditorView | null>(null);
@@ -242,7 +243,12 @@ function Editor({ pipeline, initial, isReadOnly, onClose }: EditorProps) {
       </Flex>
       {error && !isLineProblem && <ErrorNotice error={error} />}
       {check.data?.is_valid === false && (
-        <Alert type="error" showIcon title={check.data.problem} role="status" />
+        <Alert
+          type="error"
+          showIcon
+          title={reasonText(i18n, { message: check.data.problem, coded: check.data.problem_coded })}
+          role="status"
+        />
       )}
       <Flex gap="middle" wrap style={{ flex: 1, minHeight: 0 }}>
         <div style={{ flex: '1 1 380px', height: PANE_HEIGHT, overflow: 'auto' }}>

@@ -9,6 +9,7 @@ import { UserText } from '../../components/UserText';
 import { resultsQuery, type PipelineResults } from '../../data/pipelines/pipelines';
 import { FileDrawer } from '../data/preview/FileDrawer';
 import { replacesData } from '../../data/connection';
+import { reasonText } from '../../i18n/reasonText';
 
 type Artifact = PipelineResults['artifacts'][number];
 
@@ -27,7 +28,16 @@ export function Results({ runId }: { runId: string }) {
   const number = new Intl.NumberFormat(i18n.language, { maximumSignificantDigits: 6 });
   return (
     <Flex vertical gap="middle">
-      {data.metrics_problem && <Alert type="warning" showIcon title={data.metrics_problem} />}
+      {data.metrics_problem && (
+        <Alert
+          type="warning"
+          showIcon
+          title={reasonText(i18n, {
+            message: data.metrics_problem,
+            coded: data.metrics_problem_coded
+          })}
+        />
+      )}
       {data.notebook_errors.map(({ task, path, cell, error: text }) => (
         <Alert
           key={path}

@@ -10,16 +10,19 @@ import {
   type NodeProps
 } from '@xyflow/react';
 import '@xyflow/react/dist/base.css';
-import { theme } from 'antd';
+import { Grid, theme } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { useThemeMode } from '../../app/theme';
 import { UserText } from '../../components/UserText';
 import { NODE, positionsOf, shortName, shownEdges, type GraphTask } from './layout';
 import { Status } from './Status';
 
-/** `isContainer`: the box contains the tasks of a sub-pipeline. */
+/**
+ * `isContainer`: the box contains the tasks of a sub-pipeline. `isVertical`: its dependencies are
+ * above it, not to the left.
+ */
 export type TaskNode = Node<
-  { task: GraphTask; isEditable?: boolean; isContainer?: boolean },
+  { task: GraphTask; isEditable?: boolean; isContainer?: boolean; isVertical?: boolean },
   'task'
 >;
 
@@ -37,6 +40,8 @@ export function TaskGraph({ tasks, height, selected, onSelect }: TaskGraphProps)
   const { t } = useTranslation();
   const { isDark } = useThemeMode();
   const { token } = theme.useToken();
+  // From left to right, the boxes would be too small to read on a narrow screen.
+  const isVertical = Grid.useBreakpoint().md === false;
   // A change of states moves no node.
   const shape = JSON.stringify(tasks.map(({ name, needs }) => [name, needs]));
   const positions = useMemo(
@@ -46,9 +51,10 @@ export function TaskGraph({ tasks, height, selected, onSelect }: TaskGraphProps)
           name,
           needs,
           kind: ''
-        }))
+        })),
+        isVertical
       ),
-    [shape]
+    [shape, isVertical]
   );
   const containers = new Set([...positions.values()].map(({ parent }) => parent));
   const running = new Set(tasks.filter(isRunning).map(({ name }) => name));
@@ -59,7 +65,7 @@ export function TaskGraph({ tasks, height, selected, onSelect }: TaskGraphProps)
         id: task.name,
         type: 'task',
         position: { x, y },
-        data: { task, isContainer: containers.has(task.name) },
+        data: { task, isContainer: containers.has(task.name), isVertical },
         selected: task.name === selected,
         ...(parent && { parentId: parent }),
         width,
@@ -82,7 +88,7 @@ export function TaskGraph({ tasks, height, selected, onSelect }: TaskGraphProps)
       style={{ height, border: `1px solid ${token.colorBorderSecondary}`, borderRadius: 8 }}
     >
       <ReactFlow
-        key={shape}
+        key={`${shape} ${isVertical}`}
         nodes={nodes}
         edges={edges}
         nodeTypes={NODE_TYPES}
@@ -106,7 +112,7 @@ const isRunning = ({ status }: GraphTask) => status === 'running';
 const depthOf = ({ id }: TaskNode) => id.split('/').length;
 
 function TaskBox({ data, selected, width, height }: NodeProps<TaskNode>) {
-  const { task, isEditable, isContainer } = data;
+  const { task, isEditable, isContainer, isVertical } = data;
   const { t } = useTranslation();
   const { token } = theme.useToken();
   const handle: CSSProperties = isEditable
@@ -128,7 +134,7 @@ function TaskBox({ data, selected, width, height }: NodeProps<TaskNode>) {
         textOverflow: 'ellipsis'
       }}
     >
-      <Handle type="target" position={Position.Left} style={handle} />
+      <Handle type="target" position={isVertical ? Position.Top : Position.Left} style={handle} />
       <strong>
         <UserText text={shortName(task.name)} />
       </strong>
@@ -141,7 +147,11 @@ function TaskBox({ data, selected, width, height }: NodeProps<TaskNode>) {
         {task.count && ` ${task.count.ended}/${task.count.total}`}
         {task.isCached && ` ${t('pipeline-runs.cached')}`}
       </div>
-      <Handle type="source" position={Position.Right} style={handle} />
+      <Handle
+        type="source"
+        position={isVertical ? Position.Bottom : Position.Right}
+        style={handle}
+      />
     </div>
   );
 }

@@ -51,10 +51,10 @@ function grouped<T>(items: readonly T[], keyOf: (item: T) => string): Map<string
 }
 
 /**
- * Return the place of each task, to the right of its dependencies. The tasks of a sub-pipeline are
- * inside the containing task.
+ * Return the place of each task, to the right of its dependencies or, with `isVertical`, below them.
+ * The tasks of a sub-pipeline are inside the containing task.
  */
-export function positionsOf(tasks: readonly GraphTask[]): Map<string, Place> {
+export function positionsOf(tasks: readonly GraphTask[], isVertical = false): Map<string, Place> {
   const levels = grouped(
     tasks.map(({ name }) => name),
     parentOf
@@ -63,7 +63,11 @@ export function positionsOf(tasks: readonly GraphTask[]): Map<string, Place> {
   const places = new Map<string, Place>();
   const arrange = (parent: string): { width: number; height: number } => {
     const graph = new graphlib.Graph();
-    graph.setGraph({ rankdir: 'LR', nodesep: 24, ranksep: 60 });
+    graph.setGraph(
+      isVertical
+        ? { rankdir: 'TB', nodesep: 24, ranksep: 32 }
+        : { rankdir: 'LR', nodesep: 24, ranksep: 60 }
+    );
     graph.setDefaultEdgeLabel(() => ({}));
     const names = levels.get(parent) ?? [];
     for (const name of names) {

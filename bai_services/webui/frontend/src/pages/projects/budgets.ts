@@ -1,11 +1,20 @@
+import i18next from 'i18next';
 import { USABLE_PROJECTS, type Entity } from '../../components/entities/entity';
 import { CHANGED_BY_ROLE, isChangeableBy } from '../../components/entities/sharedObjects';
 import type { Item } from '../../data/entities';
+import { money } from '../../data/usage/budgets';
 
 const MODES = ['warn', 'block'];
 const PERIODS = ['month', 'fixed'];
 const isFixed = (shown: Item) => shown['period'] === 'fixed';
 const choices = (values: readonly string[]) => values.map(value => ({ value, label: value }));
+/** An amount of a budget with its currency. */
+const amountOf = (key: string) => (item: Item) => {
+  const { [key]: amount, currency } = item;
+  return typeof amount === 'number'
+    ? money(amount, typeof currency === 'string' ? currency : '', i18next.language)
+    : '–';
+};
 
 /** Budgets of projects. */
 export const BUDGETS: Entity = {
@@ -17,11 +26,10 @@ export const BUDGETS: Entity = {
   columns: [
     { key: 'project', isSortable: true },
     { key: 'domain', isSortable: true },
-    { key: 'amount', isSortable: true },
-    { key: 'spent', isSortable: true },
-    { key: 'left' },
-    { key: 'currency' },
-    { key: 'spent_percent', isOptional: true },
+    { key: 'amount', isSortable: true, render: amountOf('amount') },
+    { key: 'spent', isSortable: true, render: amountOf('spent') },
+    { key: 'left', render: amountOf('left') },
+    { key: 'spent_percent' },
     { key: 'mode', isSortable: true },
     { key: 'blocked_at', isSortable: true },
     { key: 'period', isOptional: true },

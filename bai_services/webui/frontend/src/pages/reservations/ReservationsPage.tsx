@@ -4,6 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { EntityPage } from '../../components/entities/EntityPage';
 import { USABLE_PROJECTS, type Entity } from '../../components/entities/entity';
 import { useNow } from '../../components/time';
+import { UserText } from '../../components/UserText';
 import { meQuery } from '../../data/accounts/me';
 import { api, unwrap } from '../../data/client';
 import type { Item } from '../../data/entities';
@@ -29,7 +30,7 @@ const RESERVATIONS: Entity = {
       isSortable: true,
       render: item => <State reservation={item as unknown as Reservation} />
     },
-    { key: 'project', isSortable: true },
+    { key: 'project', isSortable: true, render: item => <ProjectName item={item} /> },
     { key: 'resource_group', isSortable: true },
     { key: 'nodes' },
     { key: 'resources' },
@@ -94,6 +95,13 @@ export function ReservationsPage() {
       <ReservationChart />
     </>
   );
+}
+
+/** The project of a reservation, with its domain if that is another one than the user's. */
+function ProjectName({ item }: { item: Item }) {
+  const { data: me } = useQuery(meQuery);
+  const { project, domain } = item as unknown as Reservation;
+  return <UserText text={me?.domain === domain ? project : `${domain}/${project}`} />;
 }
 
 function State({ reservation }: { reservation: Reservation }) {

@@ -1,10 +1,15 @@
 import { useEffect } from 'react';
 import { Form } from 'antd';
+import { useQuery } from '@tanstack/react-query';
 import i18next from 'i18next';
+import { useTranslation } from 'react-i18next';
 import type { Entity } from '../../components/entities/entity';
 import { formatTime } from '../../components/time';
+import { UserText } from '../../components/UserText';
+import { meQuery } from '../../data/accounts/me';
 import type { Item } from '../../data/entities';
 import { timeZone } from '../../data/usage/reports';
+import { labelOf, requestFacts } from './requestFacts';
 import { RunStatus } from './RunStatus';
 
 const RULES = ['mon-fri 08:00', 'mon-fri 19:00', 'daily 09:00', 'sat,sun 10:00', '0 8 * * 1-5'];
@@ -100,13 +105,21 @@ function LocalTimeZone() {
   return null;
 }
 
-/** The fields of the sessions, as JSON. */
+/** The fields of the sessions that the schedule creates. */
 function Request({ item }: { item: Item }) {
-  const request = (item['request'] ?? {}) as Record<string, unknown>;
-  const names = Object.keys(request);
-  return names.length === 0 ? (
+  const { t, i18n } = useTranslation();
+  const { data: me } = useQuery(meQuery);
+  const projects = new Map((me?.projects ?? []).map(({ id, name }) => [id, name]));
+  const facts = requestFacts((item['request'] ?? {}) as Record<string, unknown>, projects);
+  return facts.length === 0 ? (
     '–'
   ) : (
-    <code style={{ overflowWrap: 'anywhere' }}>{JSON.stringify(request)}</code>
+    <ul className="bai-facts">
+      {facts.map(([field, text]) => (
+        <li key={field}>
+          {i18n.exists(labelOf(field)) ? t(labelOf(field)) : field}: <UserText text={text} />
+        </li>
+      ))}
+    </ul>
   );
 }

@@ -1,4 +1,4 @@
-import { Alert, App, Button } from 'antd';
+import { Alert, Flex } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
@@ -9,15 +9,10 @@ import { config } from '../../config';
 import { useIsReadOnly } from '../../data/accounts/me';
 import { ownQuotasQuery } from '../../data/folders/folders';
 import { NEARLY_FULL_PERCENT, quotasQuery } from '../../data/sessions/quotas';
-import {
-  endingCheck,
-  endKind,
-  endOf,
-  runningSessionsQuery,
-  useChangeSession,
-  type Session
-} from '../../data/sessions/sessions';
+import { endKind, endOf, runningSessionsQuery, type Session } from '../../data/sessions/sessions';
+import { reasonText } from '../../i18n/reasonText';
 import { Invitations } from '../data/Invitations';
+import { StopActions } from '../sessions/StopActions';
 
 const SOON_MILLIS = 30 * 60_000;
 const REFRESH_MILLIS = 60_000;
@@ -59,18 +54,8 @@ function EndingSessions() {
 
 function EndingSession({ session, left }: { session: Session; left: number }) {
   const { t, i18n } = useTranslation();
-  const { message } = App.useApp();
-  const change = useChangeSession(session.id);
   const kind = endKind(session);
-  const check = endingCheck(session);
-  const isIdle = kind === 'idle' || kind === 'checker';
-  // This notice is removed when the session no longer ends soon, so callbacks of `mutate` would not
-  // be called.
-  const keep = () =>
-    change.mutateAsync({ kind: check ? 'keep-alive' : 'activity' }).then(
-      () => void message.success(t(check ? 'sessions.checker-kept' : 'sessions.kept-alive')),
-      (error: unknown) => void message.error((error as Error).message)
-    );
+  const rule = session.end_rule;
   return (
     <Alert
       type="warning"
@@ -86,19 +71,14 @@ function EndingSession({ session, left }: { session: Session; left: number }) {
           })}
         </>
       }
-      action={
-        isIdle && (
-          <Button
-            size="small"
-            loading={change.isPending}
-            disabled={check?.keep_alives_left === 0}
-            onClick={() => void keep()}
-          >
-            {check
-              ? t('sessions.keep-alive-left', { count: check.keep_alives_left })
-              : t('sessions.keep-alive')}
-          </Button>
-        )
+      description={
+        // The buttons are below the text: on a narrow screen, there is no room beside it.
+        <Flex vertical align="start" gap="small">
+          {rule && reasonText(i18n, { message: rule.reason, coded: rule.coded })}
+          <Flex wrap gap="small">
+            <StopActions session={session} />
+          </Flex>
+        </Flex>
       }
     />
   );

@@ -1,9 +1,10 @@
-import { App, Button } from 'antd';
+import { App, Button, Flex } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { NoProject } from '../../components/NoProject';
 import { SlotTags } from '../../components/SlotTags';
+import { useReadOnlyReason } from '../../components/useReadOnlyReason';
 import { optionsQuery, useLaunch, type SessionRequest } from '../../data/sessions/launch';
 import { useChosenProject } from '../../data/accounts/project';
 import type { Session } from '../../data/sessions/sessions';
@@ -66,6 +67,7 @@ function LaunchButton({ request, text }: { request: SessionRequest; text: string
   const { message } = App.useApp();
   const navigate = useNavigate();
   const launch = useLaunch();
+  const readOnlyReason = useReadOnlyReason();
   // The new session replaces this button, so callbacks of `mutate` would not be called.
   const start = async () => {
     try {
@@ -76,8 +78,16 @@ function LaunchButton({ request, text }: { request: SessionRequest; text: string
     }
   };
   return (
-    <Button type="primary" loading={launch.isPending} onClick={() => void start()}>
-      {text}
-    </Button>
+    <Flex wrap gap="small" align="center">
+      <Button
+        type="primary"
+        loading={launch.isPending}
+        disabled={readOnlyReason !== undefined}
+        onClick={() => void start()}
+      >
+        {text}
+      </Button>
+      {readOnlyReason && <span>{readOnlyReason}</span>}
+    </Flex>
   );
 }

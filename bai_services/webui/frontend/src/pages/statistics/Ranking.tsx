@@ -39,7 +39,12 @@ export function Ranking({ request, slot, by, groups, onBy }: RankingProps) {
       columns={[
         {
           title: t(`statistics.by-${by}`),
-          render: (_, row) => <UserText text={row.name || t(`statistics.no-${by}`, '–')} />
+          render: (_, row) =>
+            by === 'session-kind' ? (
+              t(`types.${row.name}`, row.name)
+            ) : (
+              <UserText text={row.name || t(`statistics.no-${by}`, '–')} />
+            )
         },
         barColumn(t('statistics.allocated'), rows, row => row.allocated_seconds, hours),
         {

@@ -83,6 +83,8 @@ export function barColumn<Row>(
         <Progress
           percent={most ? (100 * value(row)) / most : 0}
           showInfo={false}
+          // At 100 %, the default status would show the bar as a success.
+          status="normal"
           aria-hidden
           style={{ width: 80 }}
         />

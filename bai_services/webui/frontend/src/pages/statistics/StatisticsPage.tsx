@@ -17,7 +17,13 @@ import { HeatMap, OverTime, QueueWait } from './UsageCharts';
 const route = getRouteApi('/statistics');
 const ADMINS: readonly string[] = ['admin', 'superadmin', 'monitor'];
 // Without domains and users: a user's own usage has one user, who is in one domain.
-const OWN_GROUPS: readonly Group[] = ['project', 'image', 'resource-group', 'device-model'];
+const OWN_GROUPS: readonly Group[] = [
+  'project',
+  'image',
+  'resource-group',
+  'session-kind',
+  'device-model'
+];
 
 /** The usage of resources, over time and by group, of the caller or of all visible users. */
 export function StatisticsPage() {

@@ -168,6 +168,7 @@ export function heatMapOption(
       left: 'center',
       bottom: 0,
       itemHeight: 100,
+      text: [format(100), format(0)],
       formatter: (value: number) => format(Math.round(value)),
       inRange: { color: ['#dceefb', '#5aa7e0', '#0b4f8a'] }
     },

@@ -13,6 +13,7 @@ export const GROUPS = [
   'domain',
   'resource-group',
   'image',
+  'session-kind',
   'device-model'
 ] as const satisfies readonly By[];
 export type Group = (typeof GROUPS)[number];

@@ -50,7 +50,16 @@ export function Settings() {
             pagination={false}
             dataSource={settings}
             columns={[
-              { key: 'name', title: t('configuration.name'), dataIndex: 'name' },
+              {
+                key: 'name',
+                title: t('configuration.name'),
+                render: (_, { name }) => (
+                  <>
+                    {name}
+                    <About name={name} />
+                  </>
+                )
+              },
               {
                 key: 'value',
                 title: t('configuration.value'),
@@ -86,6 +95,19 @@ export function Settings() {
       )}
       {changed && <ChangeSetting setting={changed} onClose={() => setChanged(undefined)} />}
     </>
+  );
+}
+
+/** What a setting does, with its unit; only settings that can be changed here have such a text. */
+function About({ name }: { name: string }) {
+  const { t, i18n } = useTranslation();
+  const key = `configuration.about-${name}`;
+  return (
+    i18n.exists(key) && (
+      <Typography.Text type="secondary" style={{ display: 'block' }}>
+        {t(key)}
+      </Typography.Text>
+    )
   );
 }
 
@@ -146,7 +168,8 @@ function ChangeSetting({ setting, onClose }: { setting: Setting; onClose: () => 
         </Button>
       ]}
     >
-      <Form layout="vertical">
+      <About name={name} />
+      <Form layout="vertical" style={{ marginBlockStart: 12 }}>
         <Form.Item label={t('configuration.value')} extra={t('configuration.set-help')}>
           {kind === 'switch' ? (
             <Switch

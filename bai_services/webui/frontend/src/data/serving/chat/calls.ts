@@ -73,6 +73,9 @@ const pause = (signal: AbortSignal) =>
     signal.addEventListener('abort', end, { once: true });
   });
 
+/** The error of an answer whose end is missing, for example because its replica has ended. */
+const incomplete = () => new ApiError(0, 'endpoint', i18next.t('chat.incomplete'));
+
 interface CallInit {
   method?: string;
   body?: string;
@@ -125,13 +128,19 @@ async function call(endpoint: Called, path: string, init: CallInit, signal: Abor
   }
 }
 
-/** The pieces of a response as text. */
-async function* piecesOf(response: Response): AsyncGenerator<string> {
+/**
+ * The pieces of a response as text.
+ *
+ * @throws ApiError if the connection ends before the response
+ */
+async function* piecesOf(response: Response, signal?: AbortSignal): AsyncGenerator<string> {
   const reader = response.body?.getReader();
   const decoder = new TextDecoder();
   try {
     for (;;) {
-      const read = await reader?.read();
+      const read = await reader?.read().catch((error: unknown) => {
+        throw signal?.aborted ? error : incomplete();
+      });
       if (!read || read.done) {
         return;
       }
@@ -191,13 +200,18 @@ export async function* streamAnswer(
     return;
   }
   const parser = new EventParser();
-  for await (const piece of piecesOf(response)) {
+  let isComplete = false;
+  for await (const piece of piecesOf(response, signal)) {
     for (const event of parser.push(piece)) {
       const part = answerPartOf(event);
+      isComplete ||= part.isComplete === true;
       yield part;
       if (part.isLast) {
         return;
       }
     }
+  }
+  if (!isComplete) {
+    throw incomplete();
   }
 }

@@ -1,6 +1,6 @@
 import { queryOptions, useMutation } from '@tanstack/react-query';
 import { allItems } from '../../allItems';
-import { api, unwrap, type Schemas } from '../../client';
+import { api, ApiError, unwrap, type Schemas } from '../../client';
 import { queries } from '../../queries';
 import type { Endpoint } from '../endpoints';
 import { readModels } from './calls';
@@ -11,6 +11,8 @@ export type StoredCard = Schemas['ChatCard'];
 
 const CHATS = ['chats'];
 const ENDPOINTS_REFRESH_MILLIS = 15_000;
+const RETRY_MILLIS = 5_000;
+const MAX_RETRIES = 10;
 
 export const refreshChats = () => queries.invalidateQueries({ queryKey: CHATS });
 
@@ -80,5 +82,8 @@ export const modelsQuery = (endpoint: Endpoint | undefined, basePath: string) =>
     queryFn: ({ signal }) =>
       endpoint ? readModels(endpoint, basePath, signal) : Promise.resolve([]),
     enabled: endpoint !== undefined,
-    retry: false
+    // The gateway has already waited for the first replica.
+    retry: (count, error) =>
+      error instanceof ApiError && error.status === 503 && count < MAX_RETRIES,
+    retryDelay: RETRY_MILLIS
   });

@@ -14,6 +14,8 @@ export interface AnswerPart {
   error?: string;
   /** Whether the stream has ended. */
   isLast?: boolean;
+  /** Whether the answer is complete; the stream may continue with the usage. */
+  isComplete?: boolean;
 }
 
 type Fields = Record<string, unknown>;
@@ -39,7 +41,7 @@ function parsed(text: string): unknown {
 /** Read one event of a stream, or the whole answer of a server that does not stream. */
 export function answerPartOf(data: string): AnswerPart {
   if (data.trim() === '[DONE]') {
-    return { text: '', isLast: true };
+    return { text: '', isLast: true, isComplete: true };
   }
   const fields = fieldsOf(parsed(data));
   const { error } = fields;
@@ -47,7 +49,7 @@ export function answerPartOf(data: string): AnswerPart {
     return { text: '', error: errorOf(data) ?? '' };
   }
   const [choice] = Array.isArray(fields['choices']) ? (fields['choices'] as unknown[]) : [];
-  const { delta, message, text } = fieldsOf(choice);
+  const { delta, message, text, finish_reason: reason } = fieldsOf(choice);
   const usage = fieldsOf(fields['usage']);
   const input = countOf(usage['prompt_tokens']);
   const output = countOf(usage['completion_tokens']);
@@ -55,7 +57,8 @@ export function answerPartOf(data: string): AnswerPart {
     text:
       textOf(fieldsOf(delta)['content']) || textOf(fieldsOf(message)['content']) || textOf(text),
     ...(input !== undefined && { inputTokens: input }),
-    ...(output !== undefined && { outputTokens: output })
+    ...(output !== undefined && { outputTokens: output }),
+    ...(textOf(reason) !== '' && { isComplete: true })
   };
 }
 

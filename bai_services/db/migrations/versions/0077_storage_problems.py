@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0079"
+revision = "0077"
 down_revision = "0076"
 
 
