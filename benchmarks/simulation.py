@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -259,19 +260,21 @@ def _percent(figures: Figures, interval_seconds: float) -> float:
 @contextmanager
 def _hub_in_a_thread() -> Iterator[FakeHub]:
     """Serve a fake Hub in its own thread, so that its CPU time is not that of the manager."""
-    ready, stop = threading.Event(), asyncio.Event()
-    found: list[tuple[FakeHub, asyncio.AbstractEventLoop]] = []
+    ready, stop = Future[tuple[FakeHub, asyncio.AbstractEventLoop]](), asyncio.Event()
 
     async def serve() -> None:
-        async with serve_fake_hub() as hub:
-            found.append((hub, asyncio.get_running_loop()))
-            ready.set()
-            await stop.wait()
+        try:
+            async with serve_fake_hub() as hub:
+                ready.set_result((hub, asyncio.get_running_loop()))
+                await stop.wait()
+        except Exception as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    ready.wait()
-    (hub, loop) = found[0]
+    hub, loop = ready.result()
     try:
         yield hub
     finally:

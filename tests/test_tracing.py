@@ -175,13 +175,13 @@ print(time.monotonic() - began)
 
 def test_hanging_receiver_loses_spans_and_delays_nothing() -> None:
     with receiving_traces() as receiver:
-        receiver.is_open.clear()
+        receiver.may_respond.clear()
         began = time.monotonic()
         ended = run(FLOOD, **receiver.environment, OTEL_BSP_MAX_QUEUE_SIZE="1000")
         assert ended.returncode == 0, ended.stderr
         assert receiver.waiting.is_set()
         assert time.monotonic() - began < END_SECONDS + float(ended.stdout)
-        receiver.is_open.set()
+        receiver.may_respond.set()
         wait_until(lambda: receiver.bodies, 10, "the request that waited")
         assert len(receiver.spans()) <= 1000
 
@@ -197,7 +197,7 @@ def test_unreachable_receiver_loses_spans_and_delays_nothing() -> None:
 def test_manager_serves_and_stops_while_the_receiver_hangs(tmp_path: Path) -> None:
     port = free_port()
     with receiving_traces() as receiver:
-        receiver.is_open.clear()
+        receiver.may_respond.clear()
         with manager_process(tmp_path, port, **receiver.environment) as process:
             wait_until(lambda: process.poll() is not None or is_up(port), 60, "the manager")
             wait_until(receiver.waiting.is_set, 30, "a request with spans")

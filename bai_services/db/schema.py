@@ -135,7 +135,7 @@ def _connected(url: str, *, excludes_migrations: bool = True) -> Iterator[sa.Con
         poolclass=sa.NullPool,
     )
     if is_sqlite:
-        _take_over_transactions(engine, "BEGIN IMMEDIATE" if excludes_migrations else "BEGIN")
+        _begin_transactions_with(engine, "BEGIN IMMEDIATE" if excludes_migrations else "BEGIN")
     try:
         with engine.begin() as connection:
             if excludes_migrations and not is_sqlite:
@@ -145,7 +145,7 @@ def _connected(url: str, *, excludes_migrations: bool = True) -> Iterator[sa.Con
         engine.dispose()
 
 
-def _take_over_transactions(engine: sa.Engine, statement: str) -> None:
+def _begin_transactions_with(engine: sa.Engine, statement: str) -> None:
     @sa.event.listens_for(engine, "connect")
     def connect(connection: sa.engine.interfaces.DBAPIConnection, record: object) -> None:
         # With other isolation levels, the driver begins transactions implicitly, but not before DDL

@@ -92,7 +92,7 @@ def bind_args(mount: Mount) -> list[str]:
 
 
 def device_paths(plan: LaunchPlan) -> list[str]:
-    """Return the host paths of a plan's device nodes: strings, or mappings with `path`."""
+    """Return the host paths of a plan's device nodes: paths, or mappings with the key ``path``."""
     return [
         str(node["path"]) if isinstance(node, Mapping) else str(node)
         for node in plan.injection.device_nodes

@@ -151,7 +151,7 @@ class KernelContainer(DockerSpawner):
         with tracing.step("create container"):
             created: Mapping[str, Any] = await super().create_object()
             if self._plan.injection.entrypoint:
-                await self.docker("put_archive", self.object_name, "/", custom_folder())
+                await self.docker("put_archive", self.object_name, "/", custom_folder_archive())
             if self._plan.is_cluster:
                 await self.docker("put_archive", self.object_name, "/", archive(self._plan))
             return created
@@ -220,7 +220,7 @@ def labels_of(plan: LaunchPlan) -> dict[str, str]:
     }
 
 
-def custom_folder() -> bytes:
+def custom_folder_archive() -> bytes:
     """Return an archive with the folder in which users of an image install packages."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:

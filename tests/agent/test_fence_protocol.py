@@ -1,7 +1,7 @@
-"""Partitions, kills and restarts: a batch session never runs twice at once, and runs in the end.
+"""Partitions, kills and restarts: batch sessions never run twice at once, and finally run.
 
-The fences of the agents with their folders, the times of heartbeats, and the decisions of the
-manager are the real ones. Machines, network and the rest of the manager are a model with a clock.
+``Fence``, ``Folders``, ``HeartbeatTimes``, ``action_for`` and ``has_stopped`` are real. Machines,
+the network and the other parts of the manager are simulated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bai_services.agent.engine import Engine
@@ -37,8 +37,10 @@ from bai_services.manager.cluster.heartbeat_times import HeartbeatTimes
 SESSION, KERNEL = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DEADLINE, INTERVAL, RETRY_SECONDS = 40, 10, 5
-# A supervisor restarts a killed agent; a response takes at most this time.
-RESTART_SECONDS, RESPONSE_SECONDS = 3, 10
+# Time until a killed agent is restarted.
+RESTART_SECONDS = 3
+# Maximum response time of the manager.
+RESPONSE_SECONDS = 10
 # Longer than the minimum, so that agents are lost before they stop kernels.
 REQUEUE_SECONDS = MIN_REQUEUE_SECONDS + 25
 UPGRADE_SECONDS = 2 * REQUEUE_SECONDS
@@ -86,9 +88,14 @@ class Machine:
         self.folders.remove(SESSION)
 
     async def sign_off(self) -> None:
-        """Stop the agent for an upgrade, which takes longer than its sessions wait."""
-        self.down_until = self.world.now + UPGRADE_SECONDS
+        """Stop the agent for an upgrade of ``UPGRADE_SECONDS``, twice the requeue time.
+
+        An agent that cannot sign off is started again at once: only then does it stop its kernels
+        in time.
+        """
+        self.down_until = self.world.now + RESTART_SECONDS
         if self.is_linked:
+            self.down_until = self.world.now + UPGRADE_SECONDS
             self.world.signed_off.add(self.name)
             await self.fence.sign_off()
 
@@ -116,7 +123,7 @@ class Machine:
                 sent_at = self.fence.now()
                 await self.fence.begin(sent_at)
                 self.in_flight.append((sent_at, now + delay))
-                # The manager may receive it at once or just before it answers.
+                # The manager receives it immediately; only the response is delayed.
                 self.world.receive(self)
 
 
@@ -201,6 +208,7 @@ class World:
             assert len(running) <= 1, f"attempts {running} run at the same time at {self.now}"
 
 
+CUT: list[tuple[Any, ...]] = [("wait", 20, 0), ("cut", "a1")]
 MACHINES = st.sampled_from(["a1", "a2"])
 OPERATIONS = st.one_of(
     st.tuples(st.just("wait"), st.integers(1, 90), st.integers(0, RESPONSE_SECONDS)),
@@ -240,7 +248,8 @@ async def run(operations: list[tuple[Any, ...]], folder: Path, *, heals: bool = 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(OPERATIONS, max_size=25))
-def test_session_never_runs_twice_at_once_and_runs_in_the_end(
+@example([*CUT, ("upgrade", "a1")])
+def test_session_never_runs_twice_at_the_same_time_and_finally_runs(
     operations: list[tuple[Any, ...]],
 ) -> None:
     folder = Path(tempfile.mkdtemp(prefix="bai-fence-"))
@@ -253,10 +262,7 @@ def test_session_never_runs_twice_at_once_and_runs_in_the_end(
     assert len(set(world.runs)) == len(world.runs), "an attempt was started twice"
 
 
-CUT: list[tuple[Any, ...]] = [("wait", 20, 0), ("cut", "a1")]
-
-
-def test_partitioned_session_runs_elsewhere_after_the_time_of_its_group(tmp_path: Path) -> None:
+def test_partitioned_session_runs_elsewhere_after_the_requeue_time(tmp_path: Path) -> None:
     operations = [*CUT, ("wait", REQUEUE_SECONDS - INTERVAL - 1, 0)]
     early = asyncio.run(run(operations, tmp_path / "w1", heals=False))
     operations = [*CUT, ("wait", REQUEUE_SECONDS + 3, 0)]
@@ -275,8 +281,10 @@ def test_lease_expires_in_time_although_the_agent_restarts(tmp_path: Path) -> No
     assert (world.agent, world.runs) == ("a2", [0, 1])
 
 
-def test_restarted_manager_waits_for_the_whole_time(tmp_path: Path) -> None:
+def test_restarted_manager_waits_the_full_requeue_time_again(tmp_path: Path) -> None:
     operations = [*CUT, ("wait", 40, 0), ("restart manager",), ("wait", REQUEUE_SECONDS - 5, 0)]
+    world = asyncio.run(run(operations, tmp_path / "w0", heals=False))
+    assert (world.status, world.runs) == (Status.RUNNING, [0])
     world = asyncio.run(run([*operations, ("heal", "a1"), ("wait", 1, 0)], tmp_path / "w"))
     # The agent returned before the time was over, and reported the kernel that it had stopped.
     assert world.runs == [0, 1]

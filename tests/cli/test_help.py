@@ -51,7 +51,7 @@ def parse_command(words: Sequence[str]) -> click.Command:
 
 
 def bai_words(line: str) -> list[str]:
-    """Return the words after ``bai`` of the ``bai`` command in an example."""
+    """Return the arguments of the ``bai`` command in an example line."""
     if inner := re.search(r"\$\((bai [^)]*)\)", line):
         line = inner[1]
     words = shlex.split(line.partition(" > ")[0].partition(" >> ")[0])

@@ -48,7 +48,7 @@ async def test_all_values_are_stored_unchanged(database_url: str) -> None:
         await database.close()
 
 
-def test_among_is_a_list_on_sqlite_and_an_array_on_postgres() -> None:
+def test_among_compiles_to_in_on_sqlite_and_any_on_postgres() -> None:
     """With either form, the database can use an index on the column."""
     select = sa.select(sessions.c.id)
     plain = select.where(sessions.c.id.in_(sa.bindparam("ids", expanding=True)))

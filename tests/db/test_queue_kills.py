@@ -1,4 +1,7 @@
-"""After SIGKILL before any statement, a transaction is stored completely or not at all."""
+"""Atomicity of transactions.
+
+A SIGKILL before the first statement or before the commit leaves no partial write.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ async def end(url: str, decisions: Sequence[Decision]) -> None:
     await until_killed(lambda: world.sessions.move(row.id, Event.STOP_REQUESTED, NOW))
 
 
-def test_transactions_are_atomic_if_the_process_is_killed_before_any_statement(
+def test_transactions_are_atomic_if_the_process_is_killed(
     database_url: str,
 ) -> None:
     async def prepare() -> Sequence[Decision]:
@@ -48,26 +51,28 @@ def test_transactions_are_atomic_if_the_process_is_killed_before_any_statement(
         await world.close()
         return decisions
 
-    async def check(pending: int, position: int | None) -> None:
+    async def check(pending: int, position: int | None, occupying: int) -> None:
         world = World(database_url)
         assert await world.allocations.audit() == []
         positions = [row.position for row in await world.sessions.in_status(Status.PENDING)]
         assert positions == [position] * pending
         held = await world.sessions.in_status(*OCCUPYING)
+        assert len(held) == occupying
         for row in held:
             assert [step.event for step in await world.sessions.history(row.id)] == ["placed"]
         await check_usage(world)
         await world.close()
 
     decisions = asyncio.run(prepare())
-    # For each job: number and stored position of the pending sessions, before and after the job.
+    # For each job: number and stored position of the pending sessions, and number of sessions that
+    # occupy resources, before and after the job.
     for job, before, after in (
-        (write_states, (SESSIONS, None), (SESSIONS, 1)),
-        (commit, (SESSIONS, 1), (0, None)),
-        (end, (0, None), (0, None)),
+        (write_states, (SESSIONS, None, 0), (SESSIONS, 1, 0)),
+        (commit, (SESSIONS, 1, 0), (0, None, SESSIONS)),
+        (end, (0, None, SESSIONS), (0, None, SESSIONS - 1)),
     ):
 
-        def check_unchanged(state: tuple[int, int | None] = before) -> None:
+        def check_unchanged(state: tuple[int, int | None, int] = before) -> None:
             asyncio.run(check(*state))
 
         count = kill_everywhere(job, database_url, decisions, check=check_unchanged)

@@ -1,4 +1,8 @@
-"""A later version of bai-hub: a copy of this one with a migration and a version of its own."""
+"""A simulated later release of bai-hub.
+
+It is a copy of these packages with an additional migration, version 99.0.0 and the next agent
+protocol.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,7 @@ def upgrade() -> None:
 
 @dataclass(frozen=True)
 class LaterVersion:
-    """``prefix``: its Python environment."""
+    """A virtual environment (``prefix``) with the later version in ``packages``."""
 
     prefix: Path
     packages: Path
@@ -57,10 +61,11 @@ class LaterVersion:
 
 
 def install(prefix: Path) -> LaterVersion:
-    """Install a later version, with the requirements of this environment, in a new one."""
+    """Install it in a new virtual environment that uses the requirements of the current one."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", prefix], check=True)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(prefix)}))
-    # A path in a .pth file is searched, but .pth files in it are not read.
+    # Python does not read .pth files in a folder that was added by a .pth file. An editable install
+    # of bai-hub is therefore not visible in the new environment.
     (packages / "requirements.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     root = Path(bai_services.__file__).parents[1]
     for package in PACKAGES:

@@ -113,7 +113,8 @@ class Terminal:
         """Run a command; return the output."""
         self._count += 1
         mark = f"end-{self._count}"
-        # The shell shows the command too, so the mark is in two parts there.
+        # The terminal echoes the command. Split the mark in it, so that only the output contains
+        # the whole mark.
         line = f"{command}; echo end'-'{self._count}\r"
         await self._socket.write_message(json.dumps(["stdin", line]))
         shown = ""

@@ -78,7 +78,7 @@ async def test_redirect_is_not_followed(receiver: Receiver) -> None:
 
 
 async def test_unresponsive_receiver_times_out(receiver: Receiver) -> None:
-    receiver.is_open.clear()
+    receiver.may_respond.clear()
     async with callback_calls(seconds=0.2) as calls:
         with pytest.raises(CallFailed, match="did not respond in time"):
             await calls.post(receiver.url, b"", {})

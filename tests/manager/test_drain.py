@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from bai_services.core.errors import Forbidden
@@ -28,6 +30,9 @@ async def test_drained_manager_starts_no_prepared_session(cluster: Cluster) -> N
     await cluster.agent.prepare()
     await cluster.until(session.id, Status.PREPARED)
     await cluster.manager.servers.starter.step()
+    # A start is a task, which sends its first request later.
+    tasks = {task.get_name() for task in asyncio.all_tasks()}
+    assert f"start-{session.id}" not in tasks
     assert cluster.hub.start_requests == []
 
 

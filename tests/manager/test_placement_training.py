@@ -51,10 +51,13 @@ async def test_tables_are_rebuilt_only_if_the_recent_requests_have_changed(
     tables = training.with_tables(groups)[row.resource_group].tables
     assert tables is not None
     assert any((kind.cpu, kind.share) == (2000, 500) for kind in tables.mix)
+    await world.sessions.enqueue(world.new_session("two", {"cpu": "3"}), world.advance())
+    await training.step()
+    assert len(built) == 2
     # A request remains a recent request when its session has ended.
     await world.sessions.move(row.id, Event.STOP_REQUESTED, world.advance())
     await training.step()
-    assert len(built) == 1
+    assert len(built) == 2
     await world.close()
 
 

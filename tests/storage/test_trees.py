@@ -21,7 +21,12 @@ from bai_services.storage.base import CopyProgress, Location, Scope
 from bai_services.storage.host import StorageHost
 from bai_services.storage.transfers.staging import Writer
 from bai_services.storage.trees import copy_file, copy_tree, descriptor, measure_tree
-from bai_services.system.descent import OPEN_DIRECTORIES, Descent, remove_tree
+from bai_services.system.descent import (
+    OPEN_DIRECTORIES,
+    Descent,
+    grant_owner_access,
+    remove_tree,
+)
 
 NOBODY = 65534
 ROUNDS = 300
@@ -74,6 +79,53 @@ def test_walk_changes_nothing_behind_a_link_that_replaces_a_directory(tmp_path: 
     assert not tree.exists()
     assert mode_of(outside) == 0o755
     assert (outside / "kept").exists()
+
+
+@pytest.fixture
+def swapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree whose directory `own` becomes a link to `outside` just before it is opened."""
+    outside, tree = tmp_path / "outside", tmp_path / "tree"
+    outside.mkdir(mode=0o755)
+    (outside / "kept").touch()
+    (tree / "own/in").mkdir(parents=True)
+    open_really = os.open
+
+    def swap_and_open(name: str, *arguments: int, dir_fd: int | None = None) -> int:
+        if name == "own" and not (tmp_path / "away").exists():
+            (tree / "own").rename(tmp_path / "away")
+            (tree / "own").symlink_to(outside)
+        return open_really(name, *arguments, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", swap_and_open)
+    return tree
+
+
+def test_removal_follows_no_link_that_replaces_a_directory_before_it_is_opened(
+    swapped: Path,
+) -> None:
+    remove_tree(swapped)
+    assert not swapped.exists()
+    assert sorted(os.listdir(swapped.parent)) == ["away", "outside"]
+    assert os.listdir(swapped.parent / "outside") == ["kept"]
+
+
+def test_measurement_follows_no_link_that_replaces_a_directory_before_it_is_opened(
+    swapped: Path,
+) -> None:
+    with descriptor(os.open(swapped, os.O_RDONLY)) as top:
+        assert measure_tree(top).files == 1
+    assert (swapped / "own").is_symlink()
+
+
+def test_access_is_not_granted_to_the_target_of_a_link(tmp_path: Path) -> None:
+    outside, link = tmp_path / "outside", tmp_path / "link"
+    outside.mkdir(mode=0o755)
+    link.symlink_to(outside)
+    with pytest.raises(NotADirectoryError):
+        grant_owner_access(link)
+    assert mode_of(outside) == 0o755
+    grant_owner_access(outside)
+    assert mode_of(outside) == 0o700
 
 
 DEEP = 20_000

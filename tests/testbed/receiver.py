@@ -36,7 +36,7 @@ class Receiver:
     calls: list[Call] = field(default_factory=list)
     answers: deque[int | str] = field(default_factory=deque)
     # Requests get no response until this event is set.
-    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    may_respond: asyncio.Event = field(default_factory=asyncio.Event)
     # Whether responses have a body that never ends.
     is_endless: bool = False
 
@@ -52,7 +52,7 @@ class _Handler(RequestHandler):
     async def post(self) -> None:
         receiver, request = self.receiver, self.request
         receiver.calls.append(Call(request.uri or "", dict(request.headers), request.body))
-        await receiver.is_open.wait()
+        await receiver.may_respond.wait()
         answer = receiver.answers.popleft() if receiver.answers else 204
         if isinstance(answer, str):
             self.set_status(302)
@@ -75,13 +75,13 @@ async def serve_receiver(address: str = "127.0.0.1", port: int = 0) -> AsyncIter
     (socket,) = bind_sockets(port, address)
     port = socket.getsockname()[1]
     receiver = Receiver(f"http://{address}:{port}/callback", port)
-    receiver.is_open.set()
+    receiver.may_respond.set()
     server = HTTPServer(Application([(r".*", _Handler, {"receiver": receiver})]))
     server.add_socket(socket)
     try:
         yield receiver
     finally:
-        receiver.is_open.set()
+        receiver.may_respond.set()
         receiver.is_endless = False
         server.stop()
         await server.close_all_connections()

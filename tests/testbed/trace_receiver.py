@@ -36,13 +36,13 @@ class ReceivedSpan:
 class TraceReceiver:
     """Stores the spans of all requests.
 
-    While ``is_open`` is not set, requests get no response; ``waiting`` is set when one waits.
+    While ``may_respond`` is not set, requests get no response; ``waiting`` is set when one waits.
     """
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
-        self.is_open = threading.Event()
-        self.is_open.set()
+        self.may_respond = threading.Event()
+        self.may_respond.set()
         self.waiting = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
         self._server.daemon_threads = True
@@ -65,7 +65,7 @@ class TraceReceiver:
         self._thread.start()
 
     def stop(self) -> None:
-        self.is_open.set()
+        self.may_respond.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -87,9 +87,9 @@ def _handler_of(receiver: TraceReceiver) -> type[BaseHTTPRequestHandler]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
-            if not receiver.is_open.is_set():
+            if not receiver.may_respond.is_set():
                 receiver.waiting.set()
-                receiver.is_open.wait()
+                receiver.may_respond.wait()
             assert self.path == "/v1/traces"
             receiver.bodies.append(body)
             content = ExportTraceServiceResponse().SerializeToString()

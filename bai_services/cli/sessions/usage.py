@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -28,6 +28,7 @@ _RATES = {
 _TRENDS = {"cpu_percent": "CPU", "mem_percent": "memory", "device_percent": "devices"}
 
 Values = Sequence[float | None]
+Format = Callable[[float], str]
 
 
 @click.command(
@@ -100,7 +101,7 @@ def _percent(values: Values) -> str:
     return "" if last is None else f"{sparkline(values, 100.0)} {last:.0f} %"
 
 
-def _rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
     metrics = found["metrics"]
     rows = [
         _row("CPU cores", metrics["cpu_cores"], _cores, found["cpu_limit_cores"]),
@@ -115,7 +116,9 @@ def _rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [row for row in rows if row]
 
 
-def _row(label: str, values: Values, format_value: Any, limit: float | None = None) -> Any:
+def _row(
+    label: str, values: Values, format_value: Format, limit: float | None = None
+) -> dict[str, str] | None:
     """Return a table row, None if no value was measured; ``limit`` None stands for no limit."""
     measured = [value for value in values if value is not None]
     if not measured:

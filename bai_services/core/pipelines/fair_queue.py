@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Queued(Protocol):
-    """A run in the queue. Its cost is ``tasks``, its number of task runs."""
+    """A run in the queue. Its cost is ``task_count``, its number of task runs."""
 
     @property
     def id(self) -> str: ...
@@ -17,7 +17,7 @@ class Queued(Protocol):
     def owner_id(self) -> str: ...
 
     @property
-    def tasks(self) -> int: ...
+    def task_count(self) -> int: ...
 
 
 R = TypeVar("R", bound=Queued)
@@ -48,7 +48,7 @@ class FairQueue(Generic[R]):
         while self._runs and len(taken) < max_runs:
             owner_id, runs = next(iter(self._runs.items()))
             run = next(iter(runs.values()))
-            tasks += run.tasks
+            tasks += run.task_count
             if taken and tasks > max_tasks:
                 break
             del runs[run.id]

@@ -19,7 +19,7 @@ from .lifecycle import Status
 DEFAULT_SECONDS = 60
 MAX_SECONDS = 600
 MAX_SUSPENDED_PER_USER = 20
-# Limits of a preparation report, because the session writes it.
+# Maximum size of a preparation report, which the session writes.
 MAX_REPORT_ENTRIES = 50
 MAX_REPORT_CHARACTERS = 500
 
@@ -59,7 +59,7 @@ class PreparationReport:
 
 @dataclass(frozen=True, slots=True)
 class Suspension:
-    """The last suspension of a session, or its preparation for another stop."""
+    """The latest suspension of a session, or its latest preparation for a requeue or a stop."""
 
     session_id: str
     phase: Phase

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -54,7 +54,7 @@ class IdentityStore:
         async with self._db.read() as tx:
             return records(Identity, await tx.execute(query))
 
-    async def add(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
+    async def add(self, user_id: str, identity: Identity, audit: AuditEntry) -> None:
         """Link an identity to a user.
 
         Raises
@@ -70,6 +70,7 @@ class IdentityStore:
         )
         async with self._db.write() as tx:
             with raise_on_violation(NotFound("the user does not exist"), already_exists):
+                values = {"user_id": user_id, **asdict(identity)}
                 await tx.execute(external_identities.insert().values(values))
             await record(tx, audit)
 
@@ -91,15 +92,15 @@ class IdentityStore:
             rows = await tx.scalars(sa.select(_columns.id).where(_columns.user_id == user_id))
             ids = list(rows)
             password_hash = await tx.scalar(sa.select(users.c.password_hash).where(user))
-            if identity_id in ids and len(ids) == 1 and password_hash is None:
+            if identity_id not in ids:
+                raise NotFound("there is no such identity")
+            if len(ids) == 1 and password_hash is None:
                 raise Conflict("without this identity you could not sign in: you have no password")
             await tx.execute(
                 external_identities.delete().where(
                     _columns.id == identity_id, _columns.user_id == user_id
                 )
             )
-            if identity_id not in ids:
-                raise NotFound("there is no such identity")
             await record(tx, audit)
 
     async def remove(self, user: CheckedUser, identity_id: str, audit: AuditEntry) -> None:

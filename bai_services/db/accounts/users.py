@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.accounts.external_identities import Identity
 from bai_services.core.accounts.records import (
     PendingSignOut,
     ProjectName,
@@ -104,7 +105,7 @@ class UserStore:
         keypair: Mapping[str, Any],
         project_ids: Sequence[str],
         audit: AuditEntry,
-        identity: Mapping[str, Any] | None = None,
+        identity: Identity | None = None,
     ) -> None:
         """Insert a user with the main keypair, memberships and a uid for containers.
 
@@ -121,7 +122,7 @@ class UserStore:
         async with self._db.write() as tx:
             await insert_user(tx, values, keypair, project_ids)
             if identity is not None:
-                row = {**identity, "user_id": values["id"]}
+                row = {**asdict(identity), "user_id": values["id"]}
                 with raise_on_violation(_missing(), _taken()):
                     await tx.execute(external_identities.insert().values(row))
             await record(tx, audit)

@@ -29,13 +29,13 @@ Decide = Callable[[RunRow, Sequence[TaskRow]], Decision]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueRun:
-    """A run for the next step to process; ``tasks``: its number of task runs."""
+    """A run for the next step to process."""
 
     id: str
     pipeline_id: str
     pipeline_version: int
     owner_id: str
-    tasks: int
+    task_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ _LIVE_SESSIONS = (
     .where(sessions.c.status.not_in(sorted({*ENDED, Status.TERMINATING})))
 )
 _CANCELLED_SESSIONS = _LIVE_SESSIONS.where(pipeline_runs.c.status == RunStatus.CANCELLING)
-_LEFT_SESSIONS = _LIVE_SESSIONS.where(
+_CANCELLED_OR_ORPHANED_SESSIONS = _LIVE_SESSIONS.where(
     (pipeline_runs.c.status == RunStatus.CANCELLING)
     | pipeline_tasks.c.status.not_in(sorted(ACTIVE))
 )
@@ -86,7 +86,13 @@ _UPDATE_RUN = (
 def _runs_of(run_ids: sa.SelectBase) -> sa.Select[Any]:
     runs = pipeline_runs.c
     return (
-        sa.select(runs.id, runs.pipeline_id, runs.pipeline_version, runs.owner_id, runs.tasks)
+        sa.select(
+            runs.id,
+            runs.pipeline_id,
+            runs.pipeline_version,
+            runs.owner_id,
+            runs.tasks.label("task_count"),
+        )
         .where(runs.id.in_(run_ids), runs.status.in_(_OPEN))
         .order_by(runs.started_at, runs.id)
     )
@@ -146,7 +152,7 @@ class PipelineStepStore:
             return len(started)
 
     async def due(self, now: datetime, session_ids: Collection[str]) -> list[DueRun]:
-        """Return runs with an unprocessed request or a due retry, and runs of these sessions."""
+        """Return open runs with an unprocessed request, a due retry or one of these sessions."""
         if not session_ids:
             return await self._read(_DUE, now=now)
         of_sessions = sa.select(pipeline_tasks.c.run_id).where(
@@ -155,9 +161,10 @@ class PipelineStepStore:
         return await self._read(_runs_of(sa.union(_REQUESTED, _RETRIED, of_sessions)), now=now)
 
     async def unprocessed(self) -> list[DueRun]:
-        """Return runs whose session is missing, or has started or ended without a step of the run.
+        """Return open runs that missed a session change.
 
-        Such runs exist only if the manager was killed before the step.
+        A task is stored as queued or running, but its session is missing, has ended or (if queued)
+        is running. Such runs exist only if the manager was killed before the step.
         """
         is_queued = pipeline_tasks.c.status == TaskStatus.QUEUED
         is_running = pipeline_tasks.c.status == TaskStatus.RUNNING
@@ -228,12 +235,15 @@ class PipelineStepStore:
             for row, _ in found
         }
 
-    async def sessions_to_end(self, *, is_full: bool) -> list[str]:
-        """Return the live sessions of runs that are being cancelled. With ``is_full``, also return
-        live sessions of ended task runs, which a manager without the lease may have created.
+    async def sessions_to_end(self, *, includes_inactive_tasks: bool) -> list[str]:
+        """Return the live sessions of runs that are being cancelled.
+
+        With ``includes_inactive_tasks``, also return live sessions of inactive task runs. A manager
+        that has lost the lease can leave such sessions.
         """
+        select = _CANCELLED_OR_ORPHANED_SESSIONS if includes_inactive_tasks else _CANCELLED_SESSIONS
         async with self._db.read() as tx:
-            return list(await tx.scalars(_LEFT_SESSIONS if is_full else _CANCELLED_SESSIONS))
+            return list(await tx.scalars(select))
 
 
 def _locked_run(*, is_due: bool, **columns: Any) -> tuple[RunRow, bool]:

@@ -180,7 +180,7 @@ class AdvanceReservationStore:
             await _raise(tx, event)
             return (await _find(tx, found.id, Visibility()))[0]
 
-    async def note_use(self, now: datetime) -> list[str]:
+    async def record_use(self, now: datetime) -> list[str]:
         """Record the use of reservations, and expire reservations that are not used in time.
 
         A reservation that a pending session requests does not expire, because running sessions of

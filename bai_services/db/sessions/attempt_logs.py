@@ -1,4 +1,4 @@
-"""The output of the earlier attempts of kernels, in the transaction of the caller."""
+"""Output of earlier kernel attempts. All functions run in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ATTEMPT_LOG = (
 async def end_attempt(
     tx: AsyncConnection, session_id: str, attempt: int, at: datetime, reason: str
 ) -> None:
-    """Store the output of a session's kernels as that of an earlier attempt."""
+    """Move the current output of a session's kernels to ``kernel_attempts``."""
     own = kernels.c.session_id == session_id
     columns = ("kernel_id", "attempt", "agent_id", "ended_at", "reason", "log")
     ended = sa.select(
@@ -41,18 +41,22 @@ async def end_attempt(
         sa.func.coalesce(kernels.c.log, ""),
     ).where(own)
     await tx.execute(sa.insert(kernel_attempts).from_select(columns, ended))
-    # Not NULL, so that the retention period of logs applies.
+    # Empty, not NULL: log retention skips kernels whose log is NULL, and would never delete these
+    # attempts.
     await tx.execute(sa.update(kernels).where(own).values(log=""))
     for kernel_id in await tx.scalars(sa.select(kernels.c.id).where(own)):
         await _trim(tx, kernel_id)
 
 
-async def add_log(tx: AsyncConnection, of_attempt: sa.ColumnElement[bool], log: str) -> None:
-    """Store the output of one attempt, unless its output is already stored."""
+async def add_log(tx: AsyncConnection, is_attempt: sa.ColumnElement[bool], log: str) -> None:
+    """Store the output of one attempt, unless its output is already stored.
+
+    ``is_attempt``: the condition on ``kernel_attempts`` that selects the attempt.
+    """
     row = (
         await tx.execute(
             sa.update(kernel_attempts)
-            .where(of_attempt, kernel_attempts.c.log == "")
+            .where(is_attempt, kernel_attempts.c.log == "")
             .values(log=stored_log(log))
             .returning(kernel_attempts.c.kernel_id)
         )
@@ -93,7 +97,7 @@ async def remove(tx: AsyncConnection, kernel_ids: sa.Select[tuple[str]]) -> None
 
 
 async def _trim(tx: AsyncConnection, kernel_id: str) -> None:
-    """Delete old attempts beyond the maximum length of a log or the maximum number of attempts."""
+    """Keep the newest attempts up to LOG_LIMIT characters or MAX_ATTEMPTS; delete older ones."""
     lengths = await tx.execute(
         sa.select(kernel_attempts.c.attempt, sa.func.length(kernel_attempts.c.log))
         .where(kernel_attempts.c.kernel_id == kernel_id)

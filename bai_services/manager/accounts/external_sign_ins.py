@@ -14,6 +14,7 @@ from bai_services.core.accounts.external_identities import (
     NO_EMAIL,
     NOT_LINKED,
     ExternalUser,
+    Identity,
     OwnIdentities,
     ProviderRules,
 )
@@ -262,7 +263,7 @@ class ExternalSignIns:
             "projects": rules.projects,
         }
         try:
-            await self._users.create(_MANAGER, spec, identity=self._row(user))
+            await self._users.create(_MANAGER, spec, identity=self._new_identity(user))
         except AlreadyExists as error:
             # Either a concurrent request has created the account, or the name or address belongs
             # to another account, which must not be linked.
@@ -297,16 +298,11 @@ class ExternalSignIns:
             name=account.username,
             provider=user.provider,
         )
-        await self._identities.add({**self._row(user), "user_id": account.id}, entry)
+        await self._identities.add(account.id, self._new_identity(user), entry)
 
-    def _row(self, user: ExternalUser) -> dict[str, object]:
-        return {
-            "id": str(uuid.uuid4()),
-            "created_at": self._clock(),
-            "provider": user.provider,
-            "issuer": user.issuer,
-            "subject": user.subject,
-        }
+    def _new_identity(self, user: ExternalUser) -> Identity:
+        key = str(uuid.uuid4())
+        return Identity(key, user.provider, user.issuer, user.subject, self._clock())
 
     async def _refuse(
         self,

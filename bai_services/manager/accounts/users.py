@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from bai_services.core import client_networks, names
-from bai_services.core.accounts.external_identities import Identities
+from bai_services.core.accounts.external_identities import Identities, Identity
 from bai_services.core.accounts.passwords import check_password
 from bai_services.core.accounts.records import CreatedUser, User
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target
@@ -87,7 +87,7 @@ class Users:
         self,
         caller: Caller,
         spec: Mapping[str, Any],
-        identity: Mapping[str, Any] | None = None,
+        identity: Identity | None = None,
     ) -> CreatedUser:
         """Create an account with its main keypair; only this response contains the secret key.
 

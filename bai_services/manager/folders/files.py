@@ -27,7 +27,7 @@ from ..context import ManagerContext
 from ..settings import Settings
 from .access import VFolderAccess
 from .folder_changes import FolderChanges
-from .quotas import FolderUsage, Quotas, Reservation, location_of, more_for
+from .quotas import FolderUsage, Quotas, Reservation, headroom_bytes, location_of
 from .storage_hosts import StorageHosts
 from .write_buffer import Receive, WriteBuffer
 
@@ -286,7 +286,7 @@ class Files:
         with self.reservation(row) as space:
             if await self._quotas.remaining_bytes(row) is not None:
                 size = await self.host(row).content_bytes(location_of(row), source)
-                await space.require(size, more_for(size))
+                await space.require(size, headroom_bytes(size))
                 progress.limit_bytes = space.size
             try:
                 entry = await self.host(row).copy(location_of(row), source, target, uid, progress)
@@ -435,7 +435,7 @@ class _ReceivedFile(ABC, Generic[T]):
         self._size += len(chunk)
         self._files.check_size(self._size)
         # A body of unknown length reserves its bytes while it is received.
-        await self._space.require(self._size, more_for(self._size))
+        await self._space.require(self._size, headroom_bytes(self._size))
         await self._buffer.write(chunk)
 
     async def receive(self, receive: Receive, size: int) -> None:

@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest, NotFound, QuotaExceeded
@@ -96,8 +95,8 @@ class Quotas:
         # By host and scope: the bytes that each folder has received since its last scan.
         self._received: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._reservations: dict[tuple[str, str], set[Reservation]] = defaultdict(set)
-        # By host and scope: held while the stored usage and the received bytes are read or changed
-        # together. Otherwise bytes that a scan has just counted could be missing in both.
+        # By host and scope. Without the lock, a check could read the stored usage before a scan is
+        # recorded and the received bytes after it, and so miss the scanned bytes.
         self._usage_locks: dict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._slow_folders: set[str] = set()
         self._scans: SingleFlight[str, FolderUsage] = SingleFlight()
@@ -133,13 +132,13 @@ class Quotas:
         return Page([self._view(row) for row in page.items], page.total, page.limit, page.offset)
 
     async def get(self, caller: Caller, host: str, scope: str) -> QuotaScope:
-        return self._view(await self._row(caller, "quota.read", host, scope))
+        return self._view(await self._authorized_row(caller, "quota.read", host, scope))
 
     async def put(
         self, caller: Caller, host: str, scope: str, limit_bytes: int | None
     ) -> QuotaScope:
         """Override the limit of a scope (-1: no limit); None restores the limit of the policy."""
-        before = self._view(await self._row(caller, "quota.write", host, scope))
+        before = self._view(await self._authorized_row(caller, "quota.write", host, scope))
         details = self._audit.changes(fields_of(before), {"limit_bytes": limit_bytes})
         entry = self._audit.entry(
             caller, "quota.override", f"{host}/{scope}", limit_bytes=limit_bytes, **details
@@ -148,7 +147,7 @@ class Quotas:
         row = await self._store.get(host, scope)
         assert row is not None  # written above
         await self._enforce(row)
-        return self._view(await self._row(caller, "quota.read", host, scope))
+        return self._view(await self._authorized_row(caller, "quota.read", host, scope))
 
     async def require_space(self, row: VfolderRow, size_bytes: int) -> None:
         """Raise if ``size_bytes`` more bytes would exceed a limit that the file system does not
@@ -173,7 +172,8 @@ class Quotas:
         scope
             The quota scope; default: that of the folder.
         uploads
-            Ids of the unfinished uploads whose announced bytes the reservation replaces.
+            Ids of unfinished uploads that the reservation covers; their announced bytes are not
+            counted in addition.
         """
         return Reservation(self, row, scope or row.scope, frozenset(uploads))
 
@@ -358,7 +358,9 @@ class Quotas:
     def _enforces(self, host: str) -> bool:
         return Capability.QUOTA in self._hosts.get(host).capabilities
 
-    async def _row(self, caller: Caller, action: str, host: str, scope: str) -> QuotaScopeRow:
+    async def _authorized_row(
+        self, caller: Caller, action: str, host: str, scope: str
+    ) -> QuotaScopeRow:
         authorizer.require(caller, action)
         self._hosts.get(host)
         kind, _, key = scope.partition(":")
@@ -394,7 +396,7 @@ class Quotas:
             is_enforced=Capability.QUOTA in capabilities,
         )
 
-    def _capabilities(self, host: str) -> Any:
+    def _capabilities(self, host: str) -> frozenset[Capability]:
         try:
             return self._hosts.get(host).capabilities
         except NotFound:
@@ -407,9 +409,8 @@ class Reservation:
     Reserved bytes count as used, so that concurrent operations together do not exceed the limit.
     At the end of the block, the bytes that are still reserved are released.
 
-    Reservations are in the memory of this manager. A standby manager also serves requests, so they
-    are complete only if clients send their requests to one manager (administrator guide,
-    "Monitoring").
+    Each manager counts only its own reservations, and a standby also serves requests. Limits
+    therefore hold only if all clients use one manager (administrator guide, "Monitoring").
     """
 
     def __init__(
@@ -453,8 +454,12 @@ class Reservation:
         self._quotas.end(self)
 
 
-def more_for(size_bytes: int) -> int:
-    """Return how many bytes to reserve in addition, for an operation that may need more later."""
+def headroom_bytes(size_bytes: int) -> int:
+    """Return how many bytes to reserve in addition, for an operation that may need more later.
+
+    The part is constant, so the number of reservations grows with the logarithm of the final size.
+    It is small, so that an operation does not withhold much space from others.
+    """
     return size_bytes // 8
 
 

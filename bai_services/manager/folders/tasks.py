@@ -19,7 +19,7 @@ from bai_services.storage.base import CopyProgress, Location, Scope
 from ..context import ManagerContext
 from ..loop import Loop
 from .folder_changes import FolderChanges
-from .quotas import Quotas, location_of, more_for
+from .quotas import Quotas, headroom_bytes, location_of
 from .storage_hosts import StorageHosts
 
 log = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ class VFolderTasks:
             with self._quotas.reservation(row) as space:
                 if await self._quotas.remaining_bytes(row) is not None:
                     size = await self._used_bytes(sources[0], is_fresh=True)
-                    await space.require(size, more_for(size))
+                    await space.require(size, headroom_bytes(size))
                     progress.limit_bytes = space.size
                 await host.copy_folder(location_of(sources[0]), target, location_of(row), progress)
                 space.use(progress.bytes)

@@ -142,8 +142,10 @@ class PipelineRunner:
             await self._process(runs, now)
             if self._monotonic() >= end:
                 break
-        is_full = self._is_time("full", _FULL_CHECK_SECONDS)
-        for session_id in await self._store.sessions_to_end(is_full=is_full):
+        includes_inactive = self._is_time("full", _FULL_CHECK_SECONDS)
+        for session_id in await self._store.sessions_to_end(
+            includes_inactive_tasks=includes_inactive
+        ):
             await self._sessions.end(session_id, TextTemplate.PIPELINE_TASK_CANCELLED.text())
         if self._is_time("cleanup", _CLEANUP_INTERVAL_SECONDS):
             await self._runs.clean_up(now - RUNS_KEPT_FOR, RUNS_KEPT)

@@ -63,7 +63,7 @@ class AdvanceReservations:
         """Record which reservations are used, and expire unused reservations."""
         if await self._lease.hold() is None:
             return
-        expired = await self._store.note_use(self._clock())
+        expired = await self._store.record_use(self._clock())
         if expired:
             log.info("unused reservations have expired: %s", ", ".join(expired))
             self._capacity_changed()
@@ -187,7 +187,9 @@ class AdvanceReservations:
         self._capacity_changed()
         return decided
 
-    async def to_approve(self, caller: Caller, key: str) -> tuple[AdvanceReservation, HeldAgents]:
+    async def preview_approval(
+        self, caller: Caller, key: str
+    ) -> tuple[AdvanceReservation, HeldAgents]:
         """Return a reservation, and what an approval would reserve.
 
         Raises

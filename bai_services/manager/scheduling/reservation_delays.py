@@ -62,7 +62,7 @@ class ReservationForecast:
         Forbidden
             If the caller may not approve it.
         """
-        found, held = await self._reservations.to_approve(caller, key)
+        found, held = await self._reservations.preview_approval(caller, key)
         if found.state is not ReservationState.REQUESTED:
             return ReservationDelays(is_complete=True)
         await self._scheduler.wait_for_changes()

@@ -76,11 +76,11 @@ def sub_plans(
     for kernel in view.kernels[1:]:
         placement = placements.get(kernel.id)
         if placement is None or placement.agent_status != AgentStatus.ALIVE:
-            agent = kernel.agent_id or "of a kernel"
+            agent = f"agent {kernel.agent_id}" if kernel.agent_id else "the agent of a kernel"
             raise Unavailable(
-                f"agent {agent} is not responding; the session starts when the agent is back",
+                f"{agent} is not responding; the session starts when the agent is back",
                 session_id=view.row.id,
-                agent=agent,
+                agent=kernel.agent_id,
             )
         ids = {"BAI_KERNEL_ID": kernel.id, "BAI_AGENT_ID": placement.agent_id}
         # Only the main kernel runs the command of a batch session.

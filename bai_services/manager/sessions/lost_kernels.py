@@ -18,7 +18,7 @@ from .lifecycle import Lifecycle
 
 
 class LostKernels:
-    """Decides which kernels agents stop without the manager, and requeues their sessions."""
+    """Computes fence times of batch kernels, and requeues batch sessions that have lost agents."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class LostKernels:
         self._deadline_seconds = deadline_seconds
 
     async def fence_seconds(self, rows: Sequence[SessionRow]) -> dict[str, int]:
-        """Return the ``fence_seconds`` of the kernels of sessions, by session id, if they have any.
+        """Return ``fence_seconds`` by session id, without sessions whose kernels are never fenced.
 
         A later change of the group's options does not apply to these kernels.
         """
@@ -80,10 +80,9 @@ class LostKernels:
         return row
 
     async def requeue_if_fenced(self, row: SessionRow, end: SessionEnd) -> SessionRow | None:
-        """Requeue a batch session whose end was reported before the heartbeat of its agent.
+        """Requeue a batch session whose reported end was a fence; otherwise, return None.
 
-        The Hub may find that the agent has stopped the kernel before the agent reaches the manager
-        again.
+        The Hub can detect the stopped kernel before the agent's next heartbeat reaches the manager.
         """
         is_exit = end.reason is not EndReason.STOPPED and end.exit_code != 0
         if row.type != SessionType.BATCH or row.status not in _LAUNCHED or not is_exit:

@@ -1,4 +1,4 @@
-"""Names of sessions, for lists that also contain sessions that the caller may not see."""
+"""Names of the sessions that a caller may see, for lists that also contain ids of others."""
 
 from __future__ import annotations
 

@@ -94,6 +94,7 @@ async def test_only_an_anonymous_row_and_ended_sessions_remain(api: Api, agent: 
         "/users", {"username": "user", "email": "user@example.com", "domain": "default"}
     )
     assert again["id"] != user_id
+    assert (await admin.get("/sessions", owner=result["username"]))["total"] == 1
     assert (await admin.get("/sessions", owner="user"))["total"] == 0
 
 

@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from bai_services.client import Client
-from bai_services.core.errors import Conflict, InsufficientResources, InvalidRequest, NotFound
+from bai_services.core.errors import (
+    Conflict,
+    Forbidden,
+    InsufficientResources,
+    InvalidRequest,
+    NotFound,
+)
 from bai_services.manager.cluster.provisioning_command import (
     MAX_OUTPUT_BYTES,
     PREFIX,
@@ -208,7 +214,7 @@ async def test_machine_that_never_joins_is_given_up(cloud: Cloud, user: Client) 
     assert stop["action"] == "stop"
     (machine,) = await cloud.machines()
     assert (machine["status"], machine["reason"]) == ("failed", "never-joined")
-    with pytest.raises(Exception, match="invitation"):
+    with pytest.raises(Forbidden, match="invitation"):
         await cloud.join(call)
     # The next machine is started after the cool-down.
     await cloud.step()

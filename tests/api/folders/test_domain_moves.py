@@ -134,6 +134,8 @@ async def assert_template_is_hidden_from_old_domain(api: Api, template: str) -> 
 
 async def test_templates_follow_their_owner_to_another_domain(api: Api, admin: Client) -> None:
     template = await create_template(await api.client("user"))
+    old_admin = await api.client("domain-admin")
+    assert [one["id"] for one in (await old_admin.get("/session-templates"))["items"]] == [template]
     await admin.patch("/users/user", {"domain": "acme"})
     await assert_template_is_hidden_from_old_domain(api, template)
 

@@ -132,7 +132,7 @@ async def test_unresponsive_receiver_does_not_delay_other_users(
 ) -> None:
     admin = await api.client("admin")
     async with serve_receiver() as slow:
-        slow.is_open.clear()
+        slow.may_respond.clear()
         waiting = [await create_session(user, f"slow-{n}", slow.url, priority=0) for n in range(5)]
         for session in waiting:
             await user.delete(f"/sessions/{session['id']}")
@@ -142,7 +142,7 @@ async def test_unresponsive_receiver_does_not_delay_other_users(
         statuses = await statuses_after(receiver, 1)
         assert statuses[-1] in ("CANCELLED", "SCHEDULED")
         assert len(slow.calls) == 2
-        slow.is_open.set()
+        slow.may_respond.set()
         for session in waiting:
             await wait_for_callback(user, session["id"], is_open=False)
 
@@ -212,8 +212,8 @@ async def test_only_the_owner_may_read_the_callback_secret(api: Api, user: Clien
 async def test_session_status_does_not_wait_for_callbacks(
     api: Api, agent: FakeAgent, user: Client, receiver: Receiver
 ) -> None:
-    receiver.is_open.clear()
+    receiver.may_respond.clear()
     session = await create_running_session(api, agent, "lab1", callback_url=receiver.url)
     assert (await wait_for_status(user, session["id"], "RUNNING"))["callback"]["delivered"] == 0
-    receiver.is_open.set()
+    receiver.may_respond.set()
     assert await statuses_after(receiver, 4) == TO_RUNNING

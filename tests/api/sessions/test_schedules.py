@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -347,12 +346,12 @@ async def test_stop_ends_a_session_that_is_being_preempted(api: Api) -> None:
 
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:00-12:00"])
-async def test_extreme_validity_is_rejected_or_stored(api: Api, text: str) -> None:
-    user = await api.client("user")
+async def test_extreme_times_are_rejected(api: Api, text: str) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
     for name in ("valid_from", "valid_until"):
-        with contextlib.suppress(InvalidRequest):
-            await make(api, user, name=name.replace("_", "-"), **{name: text})
-    with contextlib.suppress(InvalidRequest):
-        budget = {"project": "default", "amount": 1, "period": "fixed"}
-        times = {"starts_at": text, "ends_at": "2026-01-01T00:00:00Z"}
-        await (await api.client("admin")).post("/budgets", {**budget, **times})
+        with pytest.raises(InvalidRequest, match=f"{name}: the year must be from 1970 to 9000"):
+            await make(api, user, **{name: text})
+    budget = {"project": "default", "amount": 1, "period": "fixed"}
+    times = {"starts_at": text, "ends_at": "2026-01-01T00:00:00Z"}
+    with pytest.raises(InvalidRequest, match="starts_at: the year must be from 1970 to 9000"):
+        await admin.post("/budgets", {**budget, **times})

@@ -15,7 +15,7 @@ from bai_services.core.pipelines.fair_queue import FairQueue
 class Run:
     id: str
     owner_id: str
-    tasks: int = 1
+    task_count: int = 1
 
 
 def queue_of(*runs: Run) -> FairQueue[Run]:
@@ -70,7 +70,7 @@ def test_every_run_is_taken_once_and_users_alternate(
     taken: list[Run] = []
     while batch := queue.take(max_runs, max_tasks):
         assert len(batch) <= max_runs
-        assert len(batch) == 1 or sum(run.tasks for run in batch) <= max_tasks
+        assert len(batch) == 1 or sum(run.task_count for run in batch) <= max_tasks
         taken += batch
     assert sorted(run.id for run in taken) == sorted(run.id for run in runs)
     total = Counter(run.owner_id for run in runs)

@@ -51,7 +51,7 @@ AGENTS = [agent(f"a{i}", (0,) * 4, cpu=32, mem=128, model="T4") for i in range(6
         pytest.param(
             request(cpu="2", mem="2g", shares="1.5"),
             [(RequestKind(1000, GIB, "cuda", 1, 750), 1)] * 2,
-            id="a divided share counts as its parts",
+            id="a share of several devices counts as equal parts",
         ),
         pytest.param(
             request(device=2, device_models=("T4",)),
@@ -101,7 +101,10 @@ def test_tables_are_deterministic() -> None:
 
 
 def test_variant_that_allocates_most_of_the_mix_is_chosen() -> None:
-    """A share of 0.25 needs 12 cores, so the variants allocate different parts of this mix."""
+    """CPU is scarce in this mix, so the variants allocate different amounts.
+
+    A request for a share of 0.25 needs 12 of an agent's 32 cores.
+    """
     mix = {
         RequestKind(12_000, 8 * GIB, "cuda", 1, 250): 4.0,
         RequestKind(500, 8 * GIB, "cuda", 1, 500): 4.0,
@@ -134,7 +137,8 @@ def test_variant_that_places_most_demand_is_chosen_if_run_times_are_known() -> N
     assert served[Variant.ROWS_RESERVE] > served[Variant.ROWS] * 1.001
     chosen = choose_tables(mix, agents, runtimes)
     assert chosen.variant == Variant.ROWS_RESERVE
-    assert not choose_tables(mix, agents).variant.has_reserve, "run times are not passed"
+    without_times = choose_tables(mix, agents).variant
+    assert not without_times.has_reserve, "a reserve was chosen without run times"
 
 
 def test_reserve_adds_value_for_multi_device_requests() -> None:

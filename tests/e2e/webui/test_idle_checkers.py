@@ -34,7 +34,7 @@ def rest(hub: RunningHub) -> Iterator[httpx.Client]:
 
 
 async def check_drawer(opened: Opener[Sessions], rest: httpx.Client, admin: httpx.Client) -> None:
-    """Check that the drawer shows when a session ends and can exclude the session."""
+    """Check that the drawer shows the end time, and that "Exclude" exempts the session."""
     name = f"life-{secrets.token_hex(3)}"
     checker = {"name": name, "type": "session-lifetime", "max_seconds": 7200}
     checked(admin.post("/idle-checkers", json={**checker, "allows_exclusion": True}), 201)
@@ -95,7 +95,7 @@ async def test_checker_is_created_bound_as_a_dry_run_and_replayed(
         await ui.drawer.get_by_text("If empty: all metrics are below").wait_for()
         await ui.fill(Thresholds="cpu_util")
         await ui.save()
-        # The field is above the visible part of the form.
+        # A failed save scrolls to the first invalid field, which was out of view, and focuses it.
         window = ui.drawer.get_by_label("Window", exact=True)
         await expect(window).to_be_focused()
         await ui.fill(Name=name)

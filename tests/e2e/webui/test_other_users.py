@@ -84,13 +84,13 @@ async def test_admin_creates_a_session_for_a_user_and_purges_the_user(
     checked(admin.patch(f"/users/{name}", json={"status": "inactive"}), 200)
     await shell.page.get_by_text("You are signed out").wait_for()
 
-    def is_signed_out() -> bool:
-        # A purge is refused as a conflict until the sign-out has ended. Then the new owner is
-        # checked, and not found; the user is not purged.
+    def may_be_purged() -> bool:
+        # Probe with a purge that cannot succeed. It returns 409 during the sign-out, and then 404,
+        # because the new owner does not exist.
         body = {"new_owner": "nobody"}
         return admin.post(f"/users/{name}/purge", json=body).status_code == HTTPStatus.NOT_FOUND
 
-    await wait_until_async(is_signed_out, 60, "the end of the sign-out")
+    await wait_until_async(may_be_purged, 60, "the end of the sign-out")
     users: Entities = await opened(
         Entities, "admin", f"/users?filters=%7B%22username__contains%22:%22{name}%22%7D"
     )

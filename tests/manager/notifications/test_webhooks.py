@@ -192,11 +192,11 @@ async def test_manager_that_is_killed_after_the_call_repeats_it_with_the_same_id
 ) -> None:
     await create(world, "admin", receiver, scope="all", events=ENDED)
     await raise_ended(world, "user")
-    receiver.is_open.clear()
+    receiver.may_respond.clear()
     await world.manager.notifications.deliveries.step()
     await wait_until_async(lambda: receiver.calls, 30, "a call")
     await world.manager.stop()  # cancels the call, as a kill would
-    receiver.is_open.set()
+    receiver.may_respond.set()
     options = {"callback_targets": LOCAL_NETWORK, "is_migrated": True}
     async with manager_on(database_url, tmp_path, world.clock, **options) as manager:
         await deliver(World(manager, world.clock))

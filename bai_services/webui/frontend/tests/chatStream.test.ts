@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { answerPartOf, errorOf, modelsOf } from '../src/data/serving/chat/completion';
-import { EventParser, MAX_EVENT } from '../src/data/serving/chat/eventStream';
+import { EventParser, MAX_EVENT_CHARACTERS } from '../src/data/serving/chat/eventStream';
 
 const STREAM = [
   ': a comment\r\n',
@@ -33,11 +33,13 @@ describe('the parser of server-sent events', () => {
   });
 
   test('rejects an event with too many empty lines', () => {
-    expect(() => new EventParser().push('data:\n'.repeat(MAX_EVENT + 1))).toThrow(RangeError);
+    expect(() => new EventParser().push('data:\n'.repeat(MAX_EVENT_CHARACTERS + 1))).toThrow(
+      RangeError
+    );
   });
 
   test('rejects an event that is too large', () => {
-    const long = 'x'.repeat(MAX_EVENT / 2);
+    const long = 'x'.repeat(MAX_EVENT_CHARACTERS / 2);
     expect(() => new EventParser().push(`data: ${long}${long}${long}`)).toThrow(RangeError);
     const parser = new EventParser();
     parser.push(`data: ${long}\n`);

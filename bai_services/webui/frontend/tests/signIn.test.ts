@@ -6,14 +6,14 @@ afterEach(() => vi.unstubAllGlobals());
 const refusal = (details: object) =>
   new Response(JSON.stringify({ error: 'not-signed-in', details }), { status: 401 });
 
-const post = (signal?: AbortSignal) =>
+const post = (signal?: AbortSignal, body = 'a') =>
   new Request('http://server/sessions', {
     method: 'POST',
-    body: 'a',
+    body,
     ...(signal ? { signal } : {})
   });
 
-/** A server that gives these responses, and the bodies that it has received. */
+/** Stub `fetch` with these responses; return the list of received bodies. */
 function server(...responses: Response[]) {
   const received: string[] = [];
   vi.stubGlobal('fetch', async (request: Request) => {
@@ -48,14 +48,18 @@ test('the refusal of an account is returned with its reason', async () => {
 });
 
 test('a cancelled request no longer waits', async () => {
-  const received = server(refusal({}));
+  const received = server(refusal({}), refusal({}), new Response('created'), new Response('late'));
   const ended = vi.fn();
   onSignInEnd(ended);
   const cancelled = new AbortController();
   const response = sendSignedIn(post(cancelled.signal));
   await vi.waitFor(() => expect(ended).toHaveBeenCalledOnce());
+  const other = sendSignedIn(post(undefined, 'b'));
+  await vi.waitFor(() => expect(ended).toHaveBeenCalledTimes(2));
   cancelled.abort();
   await expect(response).rejects.toThrow('abort');
   continueRequests();
-  expect(received).toEqual(['a']);
+  // The cancelled request would be sent first, because it waited longer.
+  expect(await (await other).text()).toBe('created');
+  expect(received).toEqual(['a', 'b', 'b']);
 });

@@ -20,7 +20,7 @@ from ..order import Turns
 from ..releases import Releases, releases_of
 from ..reserve import later
 from ..shape import Shape
-from .victims import Search, Victims, Wanted, find_victims
+from .victims import SearchResult, Victims, Wanted, find_victims
 
 # Maximum number of shapes for which a pass searches for victims.
 MAX_SEARCHES = 8
@@ -261,7 +261,7 @@ class GroupPlans:
 
     def _fair_search(
         self, shape: Shape, probe: Placer, kept: frozenset[str], below_priority: int | None
-    ) -> Search:
+    ) -> SearchResult:
         """Find victims; afterwards, the users of victims by fair share must have larger shares.
 
         Victims by priority also reduce the shares, but are known only after a search. A second
@@ -269,7 +269,7 @@ class GroupPlans:
         """
         group_queue = self._group_queue
         options = group_queue.state.preemption
-        search = Search()
+        search = SearchResult()
         for counts_lower in (False, True):
             over_share: frozenset[str] = frozenset()
             if options.over_fair_share:

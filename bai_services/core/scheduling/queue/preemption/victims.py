@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -53,8 +53,8 @@ class Victims:
     placements: tuple[Placement, ...]
 
 
-@dataclass(slots=True)
-class Search:
+@dataclass(frozen=True, slots=True)
+class SearchResult:
     """The result of a search.
 
     ``victims`` is None if no victims help. In this case, ``next_at`` is the time at which the next
@@ -63,7 +63,6 @@ class Search:
 
     victims: Victims | None = None
     next_at: datetime | None = None
-    tried: int = field(default=0, compare=False)
 
 
 def find_victims(
@@ -72,7 +71,7 @@ def find_victims(
     options: PreemptionOptions,
     wanted: Wanted,
     now: datetime,
-) -> Search:
+) -> SearchResult:
     """Find victims for a pending session.
 
     ``probe`` must be a fork of the group's placer, because this function changes it. No victim is
@@ -82,8 +81,8 @@ def find_victims(
     rows = table.rows()
     is_allowed = np.array([rule is not None for rule in rules], bool)
     if not len(rows) or not is_allowed.any():
-        return Search()
-    rows = _without_kept(rows[is_allowed[rows[:, columns.RANK]]], table, rules, wanted)
+        return SearchResult()
+    rows = _eligible_rows(rows[is_allowed[rows[:, columns.RANK]]], table, rules, wanted)
     earliest = microseconds(now - timedelta(seconds=options.min_runtime_seconds))
     has_run = rows[:, columns.STARTED] <= earliest
     next_at = None
@@ -92,17 +91,16 @@ def find_victims(
         next_at = now + timedelta(microseconds=int(first))
     rows = rows[has_run]
     if not len(rows):
-        return Search(next_at=next_at)
+        return SearchResult(next_at=next_at)
     ordered = _by_loss(rows, table, options.order)
-    search = Search(next_at=next_at)
-    chosen = _chosen(ordered, table, probe, wanted, options.order, search)
+    chosen = _release_until_fit(ordered, table, probe, wanted, options.order)
     if chosen is None:
-        return search
+        return SearchResult(next_at=next_at)
     sessions = _without_superfluous(chosen, probe, wanted)
     placements = probe.place(wanted.handle)
     assert placements is not None  # the session fits after the end of ``sessions``
     named = tuple((s.id, _rule(options, wanted, s)) for s in sessions)
-    return Search(Victims(named, placements), None, search.tried)
+    return SearchResult(Victims(named, placements))
 
 
 def _rule(options: PreemptionOptions, wanted: Wanted, session: RunningSession) -> Rule:
@@ -112,7 +110,7 @@ def _rule(options: PreemptionOptions, wanted: Wanted, session: RunningSession) -
     return rule
 
 
-def _without_kept(
+def _eligible_rows(
     rows: Ints, table: Candidates, rules: Sequence[Rule | None], wanted: Wanted
 ) -> Ints:
     """Drop the rows of sessions that must not be preempted although a rule applies."""
@@ -153,22 +151,20 @@ def _losses(ordered: Ints, order: VictimOrder) -> Ints:
     return losses
 
 
-def _chosen(
-    ordered: Ints,
-    table: Candidates,
-    probe: Placer,
-    wanted: Wanted,
-    order: VictimOrder,
-    search: Search,
+def _release_until_fit(
+    ordered: Ints, table: Candidates, probe: Placer, wanted: Wanted, order: VictimOrder
 ) -> list[RunningSession] | None:
-    """Release sessions on ``probe`` until the request fits; return them, the smallest loss first.
+    """Release sessions on ``probe`` until the request fits, on the best agents first.
 
-    Agents whose victims have a lower priority come first, then agents with a smaller loss (see
-    ``_batches``). None: the request does not fit after all releases, or after ``MAX_TRIED``.
+    Return the released sessions, the smallest loss first. None: the request does not fit after all
+    releases, or after ``MAX_TRIED``.
     """
     sessions: list[RunningSession] = []
     known: set[int] = set()
-    for numbers in _batches(ordered, table, probe, wanted.request, order):
+    ranked = _rank_agents(ordered, table, probe, wanted.request, order)
+    if ranked is None:
+        return None
+    for numbers in _batches(ranked, wanted.request):
         batch = [n for n in numbers if n not in known]
         known.update(batch)
         sessions += [table.sessions[n] for n in batch]
@@ -178,7 +174,6 @@ def _chosen(
         count = count_releases_until_fit(
             trial, wanted.handle, [_release_of(session) for session in sessions]
         )
-        search.tried = len(sessions)
         probe.recycle(trial)
         if count is not None:
             chosen = sessions[:count]
@@ -188,7 +183,7 @@ def _chosen(
             at = {table.sessions[n].id: _first(ordered, n) for n in chosen_numbers}
             return sorted(chosen, key=lambda session: at[session.id])
         if len(sessions) >= MAX_TRIED:
-            return None
+            break
     return None
 
 
@@ -201,16 +196,29 @@ def _release_of(session: RunningSession) -> Release:
     return Release(0.0, session.started_at, session.id, session.placements, Certainty.KNOWN)
 
 
-def _batches(
-    ordered: Ints, table: Candidates, probe: Placer, request: Request, order: VictimOrder
-) -> Iterator[list[int]]:
-    """Yield batches of sessions in the order in which to try them.
+@dataclass(frozen=True, slots=True)
+class _RankedAgents:
+    """Agents on which the request fits after the end of sessions, the best first.
 
-    A session is given by its position in ``table.sessions``. ``ordered`` are the rows of the
-    sessions that may be preempted, sorted by loss; a row is a session on one agent. Agents are
-    ranked by the sessions that would have to end there: by their highest priority, then by their
-    number (only with ``FEWEST_SESSIONS``), then by their total loss. The first batch contains the
-    sessions on the best agents; each further batch covers twice as many agents.
+    The candidates on agent ``i`` are ``numbers[starts[i]:ends[i]]``, sorted by loss. A number is
+    the position of a session in ``Candidates.sessions``. ``is_first`` marks the first candidates of
+    each agent that together free enough.
+    """
+
+    numbers: Ints
+    is_first: Bools
+    starts: Ints
+    ends: Ints
+
+
+def _rank_agents(
+    ordered: Ints, table: Candidates, probe: Placer, request: Request, order: VictimOrder
+) -> _RankedAgents | None:
+    """Rank the agents by the sessions that would have to end there; None: no agent has enough.
+
+    The keys are the highest priority of these sessions, then their number (only with
+    ``FEWEST_SESSIONS``), then their total loss. ``ordered`` are the rows of the sessions that may
+    be preempted, sorted by loss; a row is a session on one agent.
     """
     need = _need_of(request)
     free, row_of_agent = probe.free_totals(), probe.agent_rows()
@@ -222,35 +230,47 @@ def _batches(
     np.add.at(freed, agents[is_known], amounts[is_known])
     is_enough: Bools = np.all((free + freed) >= need, axis=1)
     is_useful = is_known & is_enough[agents]
-    numbers, agents = ordered[is_useful, columns.SESSION], agents[is_useful]
-    if not len(numbers):
-        return
+    if not is_useful.any():
+        return None
+    losses = _losses(ordered, order)[is_useful]
+    rows, agents, amounts = ordered[is_useful], agents[is_useful], amounts[is_useful]
     # Sort the rows by agent, and by loss within each agent.
     by_agent = np.lexsort((np.arange(len(agents)), agents))
-    agents, losses = agents[by_agent], _losses(ordered, order)[is_useful][by_agent]
-    sums = np.cumsum(amounts[is_useful][by_agent], axis=0)
+    rows, agents, losses = rows[by_agent], agents[by_agent], losses[by_agent]
+    sums = np.cumsum(amounts[by_agent], axis=0)
     starts = np.flatnonzero(np.r_[True, agents[1:] != agents[:-1]])
-    lengths = np.diff(np.r_[starts, len(agents)])
+    ends = np.r_[starts[1:], len(agents)]
     before = np.vstack([np.zeros((1, 3), np.int64), sums[:-1]])
-    before -= np.repeat(before[starts], lengths, axis=0)
-    # For each agent, mark the first rows that together free enough.
+    before -= np.repeat(before[starts], ends - starts, axis=0)
     is_first: Bools = np.any(before < (need - free)[agents], axis=1)
-    is_fewest = order is VictimOrder.FEWEST_SESSIONS
     priorities = np.array([rank.priority for rank in table.ranks], np.int64)
-    of_rows = priorities[ordered[is_useful][by_agent][:, columns.RANK]]
+    of_rows = priorities[rows[:, columns.RANK]]
     highest = np.maximum.reduceat(np.where(is_first, of_rows, -1), starts)
     counts = np.add.reduceat(is_first.astype(np.int64), starts)
     total_loss = np.add.reduceat(np.where(is_first, losses, 0), starts)
-    keys = (agents[starts], total_loss, counts if is_fewest else highest)
-    best = np.lexsort((*keys, highest) if is_fewest else keys)
-    numbers = numbers[by_agent]
+    numbers = [counts] if order is VictimOrder.FEWEST_SESSIONS else []
+    # The last key is the primary one.
+    best = np.lexsort((agents[starts], total_loss, *numbers, highest))
+    return _RankedAgents(rows[:, columns.SESSION], is_first, starts[best], ends[best])
+
+
+def _batches(ranked: _RankedAgents, request: Request) -> Iterator[list[int]]:
+    """Yield batches of session numbers in the order in which to try them.
+
+    The first batch contains the sessions on the best agents; each further batch covers twice as
+    many agents.
+    """
     size = max(4, 2 * (request.kernels if request.mode is Mode.MULTI_NODE else 1))
     at = 0
-    while at < len(best):
-        parts = [slice(starts[n], starts[n] + lengths[n]) for n in best[at : at + size]]
-        batch = [n for part in parts for n in numbers[part][is_first[part]].tolist()]
-        batch += [n for part in parts for n in numbers[part][~is_first[part]].tolist()]
-        yield list(dict.fromkeys(batch))
+    while at < len(ranked.starts):
+        ends = ranked.ends[at : at + size]
+        parts = [slice(*edges) for edges in zip(ranked.starts[at : at + size], ends, strict=True)]
+        first, others = list[int](), list[int]()
+        for part in parts:
+            numbers, is_first = ranked.numbers[part], ranked.is_first[part]
+            first += numbers[is_first].tolist()
+            others += numbers[~is_first].tolist()
+        yield list(dict.fromkeys(first + others))
         at += size
         size *= 2
 

@@ -36,7 +36,7 @@ export function NoticesDrawer({ isOpen, onClose }: { isOpen: boolean; onClose: (
         )
       }
     >
-      <Tasks onUse={onClose} />
+      <Tasks onNavigate={onClose} />
       <Typography.Paragraph>
         <Link to="/notifications" onClick={onClose}>
           {t('notices.all')}
@@ -48,19 +48,19 @@ export function NoticesDrawer({ isOpen, onClose }: { isOpen: boolean; onClose: (
       )}
       <ul className="bai-notices">
         {items.map(item => (
-          <NotificationRow key={String(item['id'])} item={item} onUse={onClose} />
+          <NotificationRow key={String(item['id'])} item={item} onNavigate={onClose} />
         ))}
       </ul>
     </Drawer>
   );
 }
 
-function NotificationRow({ item, onUse }: { item: Item; onUse: () => void }) {
+function NotificationRow({ item, onNavigate }: { item: Item; onNavigate: () => void }) {
   const { t, i18n } = useTranslation();
   const markRead = useMarkRead();
   return (
     <li>
-      <NotificationText item={item} onUse={onUse} />
+      <NotificationText item={item} onNavigate={onNavigate} />
       <Flex justify="space-between" gap="small">
         <Typography.Text type="secondary">
           {formatTime(String(item['created_at']), i18n.language)}
@@ -79,7 +79,7 @@ function NotificationRow({ item, onUse }: { item: Item; onUse: () => void }) {
 }
 
 /** Sessions that start, folders that are copied, transferred or deleted, and uploads. */
-function Tasks({ onUse }: { onUse: () => void }) {
+function Tasks({ onNavigate }: { onNavigate: () => void }) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);
   const owner = me?.username ?? '';
@@ -113,7 +113,7 @@ function Tasks({ onUse }: { onUse: () => void }) {
         {(sessions.data?.items ?? []).map(({ id, name, status }) => (
           <li key={id}>
             <Flex justify="space-between" gap="small">
-              <Link to="/sessions" search={{ tab: 'all', session: id }} onClick={onUse}>
+              <Link to="/sessions" search={{ tab: 'all', session: id }} onClick={onNavigate}>
                 {name}
               </Link>
               <StatusTag status={status} />
@@ -123,7 +123,7 @@ function Tasks({ onUse }: { onUse: () => void }) {
         {(folders.data?.items ?? []).map(({ id, name, status, task }) => (
           <li key={id}>
             <Flex justify="space-between" gap="small">
-              <Link to="/data" search={{ folder: id }} onClick={onUse}>
+              <Link to="/data" search={{ folder: id }} onClick={onNavigate}>
                 {name}
               </Link>
               {t(`data.status-${status}`)}

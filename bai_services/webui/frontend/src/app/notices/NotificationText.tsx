@@ -8,11 +8,11 @@ import { reasonText, type Reason } from '../../i18n/reasonText';
 
 interface NotificationTextProps {
   item: Item;
-  onUse?: () => void;
+  onNavigate?: () => void;
 }
 
 /** The text of a notification, with a link to the session or page that it is about. */
-export function NotificationText({ item, onUse }: NotificationTextProps) {
+export function NotificationText({ item, onNavigate }: NotificationTextProps) {
   const { i18n } = useTranslation();
   const markRead = useMarkRead();
   const coded = item['coded'] as Reason['coded'];
@@ -22,7 +22,7 @@ export function NotificationText({ item, onUse }: NotificationTextProps) {
   const search = Object.fromEntries(link.searchParams);
   const onClick = () => {
     markRead.mutate(String(item['id']));
-    onUse?.();
+    onNavigate?.();
   };
   const shown = (
     <span

@@ -22,26 +22,26 @@ export const noticeInfo = ({ kind, info }: Shown) => (kind === 'share' ? '' : in
 
 interface NoticeLinkProps {
   notice: Shown;
-  onUse?: () => void;
+  onNavigate?: () => void;
 }
 
 /** Link to the session of a notice, or to an invitation that is not answered yet. */
-export function NoticeLink({ notice, onUse }: NoticeLinkProps) {
+export function NoticeLink({ notice, onNavigate }: NoticeLinkProps) {
   const { t } = useTranslation();
   return notice.session ? (
     <Link
       to="/sessions"
       search={{ tab: 'all', session: notice.session }}
-      {...(onUse ? { onClick: onUse } : {})}
+      {...(onNavigate ? { onClick: onNavigate } : {})}
     >
       {t('notices.show')}
     </Link>
   ) : (
-    <InvitationLink notice={notice} {...(onUse ? { onUse } : {})} />
+    <InvitationLink notice={notice} {...(onNavigate ? { onNavigate } : {})} />
   );
 }
 
-function InvitationLink({ notice, onUse }: NoticeLinkProps) {
+function InvitationLink({ notice, onNavigate }: NoticeLinkProps) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);
   const { data: pending } = useQuery({
@@ -50,7 +50,7 @@ function InvitationLink({ notice, onUse }: NoticeLinkProps) {
   });
   return (
     pending?.some(({ id }) => id === notice.key) && (
-      <Link to="/data" {...(onUse ? { onClick: onUse } : {})}>
+      <Link to="/data" {...(onNavigate ? { onClick: onNavigate } : {})}>
         {t('notices.answer')}
       </Link>
     )

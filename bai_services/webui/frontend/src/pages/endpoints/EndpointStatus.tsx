@@ -15,17 +15,17 @@ const COLORS: Record<string, TagColor | undefined> = {
 
 interface EndpointStatusProps {
   endpoint: Endpoint;
-  hasProblem?: boolean;
+  showsProblem?: boolean;
 }
 
 /** The status of an endpoint with its last problem. */
-export function EndpointStatus({ endpoint, hasProblem = true }: EndpointStatusProps) {
+export function EndpointStatus({ endpoint, showsProblem = true }: EndpointStatusProps) {
   const { t, i18n } = useTranslation();
   const { status, problem, problem_coded: coded } = endpoint;
   return (
     <>
       <Tag color={COLORS[status]}>{t(`endpoints.status-${status}`)}</Tag>
-      {hasProblem && problem && (
+      {showsProblem && problem && (
         <Typography.Text type="secondary" style={{ display: 'block' }}>
           {reasonText(i18n, { message: problem, coded })}
         </Typography.Text>

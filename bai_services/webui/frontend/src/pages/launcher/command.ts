@@ -4,7 +4,7 @@ const SAFE = /^[A-Za-z0-9_@%+=:,./-]+$/;
 
 const quoted = (text: string) => (SAFE.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`);
 
-/** The fields of a request that are single values, with their options of `bai session create`. */
+/** Single-value fields of a request, and the matching options of `bai session create`. */
 const OPTIONS = [
   ['owner', '--owner'],
   ['project', '--project'],

@@ -1,5 +1,5 @@
 /** Maximum number of characters of one event; the answer of a model is untrusted input. */
-export const MAX_EVENT = 1_000_000;
+export const MAX_EVENT_CHARACTERS = 1_000_000;
 
 /** Parses server-sent events piece by piece; only the field `data` is kept. */
 export class EventParser {
@@ -12,7 +12,7 @@ export class EventParser {
   /**
    * Add the next piece of the stream. Return the data of the events that it completes.
    *
-   * @throws RangeError if an unfinished event has more than `MAX_EVENT` characters
+   * @throws RangeError if an unfinished event has more than `MAX_EVENT_CHARACTERS` characters
    */
   push(piece: string): string[] {
     let text = piece;
@@ -26,7 +26,7 @@ export class EventParser {
     lines[0] = this.rest + (lines[0] ?? '');
     this.rest = lines.pop() ?? '';
     const events = lines.flatMap(line => this.endLine(line));
-    if (this.size + this.rest.length > MAX_EVENT) {
+    if (this.size + this.rest.length > MAX_EVENT_CHARACTERS) {
       throw new RangeError('an event of the stream is too large');
     }
     return events;

@@ -58,7 +58,7 @@ function Facts({ endpoint, revisions }: { endpoint: Endpoint; revisions: Revisio
     `${t('endpoints.revision-number', { number })}: ${percent.format(share)}`;
   const facts = {
     // The notice above shows the problem.
-    status: <EndpointStatus endpoint={endpoint} hasProblem={false} />,
+    status: <EndpointStatus endpoint={endpoint} showsProblem={false} />,
     url: (
       <Typography.Text copyable={{ text: urlOf(endpoint) }} style={{ overflowWrap: 'anywhere' }}>
         {urlOf(endpoint)}
