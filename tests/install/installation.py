@@ -246,7 +246,11 @@ def start_session(installation: RunningInstallation, rest: httpx.Client, **spec:
     assert made.status_code == 201, made.text
 
     def running() -> Any:
-        session = rest.get(f"/sessions/{made.json()['id']}").json()
+        response = rest.get(f"/sessions/{made.json()['id']}")
+        if response.status_code in (502, 503, 504):
+            return None  # another manager is taking over
+        assert response.status_code == 200, response.text
+        session = response.json()
         assert session["status"] not in ("ERROR", "CANCELLED", "TERMINATED"), (
             session,
             installation.logs(),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bai_services.core.cluster.storage_checks import MARKER_FILE
 from bai_services.core.errors import Unavailable
 from bai_services.storage.backends.registry import ENTRY_POINTS, find_backend
 from bai_services.storage.base import Capability, HostStatus, Location, Scope
@@ -66,7 +67,7 @@ async def test_backend_of_another_package_is_used(tmp_path: Path) -> None:
         assert host.backend.quota(tmp_path.joinpath("root", *location.scope.parts)) == 1000
     finally:
         await host.stop()
-    assert os.listdir(tmp_path / "root") == ["user"]
+    assert sorted(os.listdir(tmp_path / "root")) == [MARKER_FILE, "user"]
 
 
 @pytest.mark.usefixtures("tape")
