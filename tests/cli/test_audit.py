@@ -62,8 +62,8 @@ async def test_empty_list_suggests_actions_similar_to_an_unknown_one(api: Api, b
     admin = await api.client("admin")
     await admin.post("/domains", {"name": "lab"})
     wrong = await bai("admin", "audit", "list", "--action", "domain.crate", by="admin")
-    hint = "no entry matches for action 'domain.crate'. Did you mean 'domain.create'?\n"
-    assert (wrong.code, wrong.stderr) == (0, hint)
+    hint = "no entry matches for action 'domain.crate'. Did you mean 'domain.create'"
+    assert (wrong.code, wrong.stderr.startswith(hint)) == (0, True)
     other = ("admin", "audit", "list", "--action", "domain.create", "--name", "lab2")
     assert (await bai(*other, by="admin")).stderr == "no entry matches\n"
     unlike = await bai("admin", "audit", "list", "--action", "zzzz", by="admin")

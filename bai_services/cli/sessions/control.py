@@ -225,7 +225,7 @@ def _extended_text(session: Mapping[str, Any]) -> str:
     text = f"the lifetime of {session['name']} is extended"
     if ends_at is not None:
         text += f": it ends {units.relative(ends_at)} ({units.local(ends_at)})"
-    text += f"; {units.duration(left) if left else 'no extension'} left"
+    text += f"; {units.duration(left) + ' of' if left else 'no'} extension left"
     rule = session["end_rule"]
     if rule is not None and rule["ends_at"] != session["ends_at"]:
         text += f"; {_still_stops(session)}"
