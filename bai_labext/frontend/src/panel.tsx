@@ -9,15 +9,17 @@ import { Charts } from './charts';
 import {
   afterStop,
   endingCheck,
+  endingRule,
   idleSecondsLeft,
   idleStepReached,
   keepAlivesOf,
+  ruleStepReached,
   secondsLeft,
   type AfterStop
 } from './stopTimes';
 import { Details } from './details';
 import { Folders } from './folders';
-import { duration, idleCheckTexts, reasonText } from './format';
+import { duration, endRuleTexts, idleCheckTexts, reasonText } from './format';
 import type { Model } from './model';
 import type { PlannedStop } from './plannedStop';
 import { deviceNotices } from './samples';
@@ -227,6 +229,7 @@ function StopNotice({ model, actions, t }: Props): React.ReactElement {
   const left = session ? secondsLeft(session) : null;
   const addable = session?.lifetime?.addable_seconds ?? 0;
   const check = endingCheck(session?.idle_checks);
+  const rule = ruleStepReached(session) === null ? null : endingRule(session);
   return (
     <>
       {left !== null && left < STOP_NOTICE_SECONDS && (
@@ -245,6 +248,13 @@ function StopNotice({ model, actions, t }: Props): React.ReactElement {
           <div className="bai-Buttons">
             <Button label={t('still-here')} onClick={() => actions.resetIdleTime()} />
           </div>
+        </div>
+      )}
+      {rule && (
+        <div className="bai-Notice bai-mod-alarm">
+          {endRuleTexts(t, rule, secondsLeft(rule) ?? 0).map(text => (
+            <p key={text}>{text}</p>
+          ))}
         </div>
       )}
       {check && (

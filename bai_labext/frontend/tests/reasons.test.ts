@@ -3,6 +3,8 @@ import test from 'node:test';
 
 import {
   clockTime,
+  endRuleNotification,
+  endRuleTexts,
   idleCheckNotification,
   idleCheckTexts,
   inLocalTime,
@@ -78,6 +80,23 @@ test('the texts of an idle check have its rule, values, window, end and the rema
   assert.equal(
     idleCheckNotification(stated, { ...check, coded: null }),
     `idle-check-stops-at | ${when} | idle-utilization`
+  );
+});
+
+test('the texts of the stop by a rule have its time and the rule', () => {
+  const coded = { code: 'budget-stop', values: { name: 'p1' }, parts: [] };
+  const rule = { ends_at: '2030-01-01T00:10:00Z', reason: 'spent', coded };
+  const stated = (key: string, values: Record<string, string | number> = {}) =>
+    key === 'reasons.budget-stop'
+      ? 'budget of {name} spent'
+      : [key, ...Object.values(values)].join(' | ');
+  assert.deepEqual(endRuleTexts(stated, rule, 60), [
+    `lifetime-check-stops-in | 0:01:00 | ${inLocalTime(rule.ends_at)}`,
+    'budget of p1 spent'
+  ]);
+  assert.equal(
+    endRuleNotification(stated, rule),
+    `lifetime-check-stops-at | ${clockTime(rule.ends_at)} | budget of p1 spent`
   );
 });
 
