@@ -151,3 +151,12 @@ export const endRuleNotification = (t: Translate, rule: EndRule): string =>
     time: clockTime(rule.ends_at),
     rule: reasonText(t, rule.reason, rule.coded)
   });
+
+/** Two texts: the session has ended, and why, or where the user finds the reason. */
+export const endedTexts = (
+  t: Translate,
+  reason: Pick<EndRule, 'reason' | 'coded'> | null
+): [string, string] => [
+  t('problem-ended'),
+  reason ? reasonText(t, reason.reason, reason.coded) : t('reason-on-page')
+];

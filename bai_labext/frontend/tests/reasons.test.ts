@@ -3,6 +3,7 @@ import test from 'node:test';
 
 import {
   clockTime,
+  endedTexts,
   endRuleNotification,
   endRuleTexts,
   idleCheckNotification,
@@ -98,6 +99,14 @@ test('the texts of the stop by a rule have its time and the rule', () => {
     endRuleNotification(stated, rule),
     `lifetime-check-stops-at | ${clockTime(rule.ends_at)} | budget of p1 spent`
   );
+});
+
+test('the notice of the end has either the reason or where it is shown', () => {
+  assert.deepEqual(endedTexts(korean, null), ['problem-ended', 'reason-on-page']);
+  assert.deepEqual(endedTexts(korean, { reason: 'idle', coded: one('a') }), [
+    'problem-ended',
+    'a (대기 중)'
+  ]);
 });
 
 test('clockTime omits the date of today', () => {
