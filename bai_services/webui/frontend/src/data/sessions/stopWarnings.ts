@@ -34,7 +34,7 @@ function warningMillis(session: Session, endsAt: number): number {
     // The end is always at most one idle timeout ahead.
     return Math.min(WARNING_MILLIS, (endsAt - Date.parse(session.idle_since ?? '')) / 2);
   }
-  if (session.end_rule?.coded?.code === BATCH_TIMEOUT && kind === 'rule') {
+  if (session.end_rule?.coded.code === BATCH_TIMEOUT && kind === 'rule') {
     // The user has chosen this limit, and most jobs end before it.
     const limit = 1000 * (session.batch_timeout ?? 0);
     return Math.min(LAST_WARNING_MILLIS, limit / 2);
