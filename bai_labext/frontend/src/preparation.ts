@@ -13,7 +13,7 @@ import type { Translate } from './i18n';
 import type { PlannedStop } from './plannedStop';
 import { restoreActions, returnActions, type ReturnAction } from './returnNotice';
 import { restoreVariables, type SavedKernel } from './savedVariables';
-import { afterStop, isDropped } from './stopTimes';
+import { afterStop, countdownKey, isDropped } from './stopTimes';
 
 /** JupyterLab truncates longer notifications. */
 const MAX_NOTIFICATION_CHARACTERS = 140;
@@ -181,9 +181,9 @@ export class Preparation {
   private startCountdown(ahead: StopAhead): void {
     this.endCountdown();
     const endsAt = Date.now() + ahead.seconds_left * 1000;
-    const key = { suspend: 'suspends-in', requeue: 'requeues-in' }[ahead.purpose] ?? 'preempted-in';
     const text = (): string =>
-      this.t(key, {
+      // Whether a preempted session restarts is known as soon as the session has been read.
+      this.t(countdownKey(ahead.purpose, this.model.session), {
         name: ahead.requested_by,
         time: duration(Math.max(0, (endsAt - Date.now()) / 1000))
       });

@@ -158,3 +158,17 @@ export function afterStop(
   }
   return session?.preemption?.mode === 'reschedule' ? 'requeue' : 'end';
 }
+
+/** The key of the countdown of a stop with this purpose. */
+export function countdownKey(
+  purpose: string,
+  session: { preemption?: { mode: string } | null } | null
+): string {
+  if (purpose === 'suspend') {
+    return 'suspends-in';
+  }
+  if (purpose === 'requeue') {
+    return 'requeues-in';
+  }
+  return afterStop(purpose, session) === 'requeue' ? 'preempted-restarts-in' : 'preempted-in';
+}

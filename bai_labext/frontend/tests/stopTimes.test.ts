@@ -3,6 +3,7 @@ import test from 'node:test';
 
 import {
   afterStop,
+  countdownKey,
   endingCheck,
   endingRule,
   idleSecondsLeft,
@@ -179,4 +180,13 @@ test('the last reason is an announced idle check or a rule that is due', () => {
   assert.equal(lastReason({ end_rule: budget(1) }, NOW), null);
   assert.equal(lastReason({ end_rule: budget(0) }, NOW)?.reason, 'budget-spent');
   assert.equal(lastReason(null, NOW), null);
+});
+
+test('the countdown of a preemption says whether the session restarts', () => {
+  const preempted = (mode: string): string => countdownKey('stop', { preemption: { mode } });
+  assert.equal(preempted('reschedule'), 'preempted-restarts-in');
+  assert.equal(preempted('terminate'), 'preempted-in');
+  assert.equal(countdownKey('stop', null), 'preempted-in');
+  assert.equal(countdownKey('suspend', null), 'suspends-in');
+  assert.equal(countdownKey('requeue', null), 'requeues-in');
 });
