@@ -158,6 +158,32 @@ async def test_plan_is_dropped_if_the_waiting_session_is_cancelled(
     assert "session low1 continues to run: its preemption was cancelled" in texts
 
 
+async def test_victim_continues_if_the_waiting_session_starts_elsewhere(
+    api: Api, agent: FakeAgent, user: Client, admin: Client
+) -> None:
+    half = {"cpu": "4", "mem": "1g"}
+    low = await user.post("/sessions", {"name": "low1", "resources": half, "priority": 1})
+    await bring_to_running(api, agent, low["id"])
+    other = await user.post(
+        "/sessions", {"name": "other", "resources": half, "is_preemptible": False}
+    )
+    await bring_to_running(api, agent, other["id"])
+    await preempted_by(user, "high", resources=half)
+    await user.delete("/sessions/other")
+    await api.hub.post(f"/sessions/{other['id']}/exited", END)
+    await agent.beat([])
+    await wait_for_status(user, (await user.get("/sessions/high"))["id"], "SCHEDULED")
+    await api.world.manager.scheduling.preemptions.step()
+    session = await user.get("/sessions/low1")
+    assert (session["status"], session["preemption"]) == ("RUNNING", None)
+    (listed,) = (await admin.get("/preemptions"))["items"]
+    assert listed["outcome"] == "started"
+    assert [victim["stopped_at"] for victim in listed["victims"]] == [None]
+    await api.world.manager.notifications.outbox.step()
+    texts = [each["text"] for each in (await user.get("/notifications"))["items"]]
+    assert texts.count("session low1 continues to run: its preemption was cancelled") == 1
+
+
 async def test_plan_is_dropped_if_the_waiting_session_may_no_longer_start(
     api: Api, agent: FakeAgent, user: Client, admin: Client
 ) -> None:
