@@ -63,6 +63,7 @@ class _Results:
     changed: list[StoredCheck] = field(default_factory=list)
     removed: Collection[Key] = ()
     decisions: list[Decision] = field(default_factory=list)
+    has_new_warnings: bool = False
     due: dict[str, tuple[RunningSession, list[Judgement]]] = field(default_factory=dict)
 
 
@@ -100,6 +101,8 @@ class IdleJudging:
         self._lease = lease
         self._metrics = metrics
         self._monotonic = monotonic
+        # Called when the final warning of a session begins.
+        self.on_final_warning: Callable[[], None] = lambda: None
         self._loop = Loop("idle checks", self.step, TICK_SECONDS)
         self._cleaned_at: float | None = None
         self._reset()
@@ -150,6 +153,8 @@ class IdleJudging:
         waiting = await self._waiting(sessions)
         results = await asyncio.to_thread(self._judge, sessions, waiting, stored, now, monotonic)
         await self._store.write(results.changed, results.removed, results.decisions)
+        if results.has_new_warnings:
+            self.on_final_warning()
         stops = await self._stop_due(results.due)
         if stops.declined:
             await self._store.remove_decisions(stops.declined)
@@ -178,6 +183,7 @@ class IdleJudging:
                 # The end is no longer shown, because a user kept the session alive or excluded it
                 # briefly.
                 self._shown_since.pop(before.key, None)
+            was_shown = (raw.session_id, raw.checker.id) in self._shown_since
             judgement = self._after_warning(raw, now, monotonic)
             session = by_id[judgement.session_id]
             check = _check_of(judgement)
@@ -186,6 +192,8 @@ class IdleJudging:
             else:
                 check = before
             results.current[check.key] = check
+            if check.key in self._shown_since and not (was_shown or check.is_dry_run):
+                results.has_new_warnings = True
             is_repeated = judgement.is_dry_run and before is not None and before.is_due
             if judgement.is_due and not is_repeated:
                 results.decisions.append(_decision_of(judgement, check, session, now))
