@@ -51,6 +51,10 @@ async def test_reservation_is_requested_approved_and_shown(api: Api, clock: Mova
         await user.patch("/reservations/course", {"state": "approved"})
     approved = await admin.patch("/reservations/course", {"state": "approved"})
     assert (approved["state"], approved["decided_by"]) == ("approved", "domain-admin")
+    (entry,) = (await admin.get("/audit-log", action="reservation.approve", outcome="done"))[
+        "items"
+    ]
+    assert entry["details"]["changes"] == {"state": {"before": "requested", "after": "approved"}}
     assert await held_by(api) == ["course"]
     # The next reservation gets the other agent; no agent is left for a third.
     other = await admin.post("/reservations", spec(clock, 2, 4, name="other"))
