@@ -24,6 +24,7 @@ from bai_services.core.scheduling.advance_reservations import (
     AdvanceReservation,
     Booking,
     choose_agents,
+    require_suitable,
 )
 from bai_services.core.scheduling.caps import Scope, ScopeKind, raise_if_violated, violations
 from bai_services.core.scheduling.placement import Placement
@@ -370,6 +371,7 @@ async def _choose_agents(
     """Choose agents for a reservation that do not conflict with bookings or running sessions."""
     group, period = values["resource_group"], (values["starts_at"], values["ends_at"])
     agents = await read_agents(tx, [group])
+    require_suitable(agents, values["nodes"], values["resources"], group)
     running = await read_running(tx, await _sessions_of(tx, group))
     if not values["whole_machines"]:
         ended: dict[str, list[Placement]] = {}
