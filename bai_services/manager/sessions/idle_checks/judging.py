@@ -64,6 +64,8 @@ class _Results:
     removed: Collection[Key] = ()
     decisions: list[Decision] = field(default_factory=list)
     has_new_warnings: bool = False
+    # Sessions whose enforced end may have changed.
+    limited: set[str] = field(default_factory=set)
     due: dict[str, tuple[RunningSession, list[Judgement]]] = field(default_factory=dict)
 
 
@@ -103,6 +105,8 @@ class IdleJudging:
         self._monotonic = monotonic
         # Called when the final warning of a session begins.
         self.on_final_warning: Callable[[], None] = lambda: None
+        # Called with the ids of sessions whose enforced end may have changed.
+        self.on_changed_ends: Callable[[Collection[str]], None] = lambda ids: None
         self._loop = Loop("idle checks", self.step, TICK_SECONDS)
         self._cleaned_at: float | None = None
         self._reset()
@@ -155,6 +159,8 @@ class IdleJudging:
         await self._store.write(results.changed, results.removed, results.decisions)
         if results.has_new_warnings:
             self.on_final_warning()
+        if results.limited:
+            self.on_changed_ends(results.limited)
         stops = await self._stop_due(results.due)
         if stops.declined:
             await self._store.remove_decisions(stops.declined)
@@ -189,6 +195,8 @@ class IdleJudging:
             check = _check_of(judgement)
             if before is None or _differs(before, check):
                 results.changed.append(check)
+                if judgement.checker.type is CheckerType.LIFETIME:
+                    results.limited.add(check.session_id)
             else:
                 check = before
             results.current[check.key] = check
@@ -200,6 +208,7 @@ class IdleJudging:
             if judgement.is_due and not judgement.is_dry_run:
                 results.due.setdefault(session.id, (session, []))[1].append(judgement)
         results.removed = stored.keys() - results.current.keys()
+        results.limited |= {session_id for session_id, _ in results.removed} & by_id.keys()
         return results
 
     def _notice_clock_change(self, now: datetime, monotonic: float) -> None:
