@@ -34,7 +34,7 @@ SESSION_FIELDS = (
     *("resource_group", "agent", "requested", "shared_memory", "mounts", "notices", "page"),
     *("started_at", "created_at", "cluster_size", "enforcement", "result"),
     *("ends_at", "lifetime", "idle_since", "idle_ends_at", "is_draining"),
-    *("idle_checks", "preemption"),
+    *("idle_checks", "end_rule", "preemption"),
 )
 OTHER_SESSION_FIELDS = (
     *("id", "name", "type", "status", "status_info", "image", "requested", "queue_position"),

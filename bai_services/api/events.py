@@ -74,6 +74,9 @@ def _line(change: Change | None) -> str:
         "kind": change.kind,
         "session_id": change.session_id,
         "status": change.status,
+        # Lets clients ignore sessions of others without a request, which the audit log would
+        # record as an access.
+        "owner_id": change.owner_id,
         "folder_id": change.folder_id,
     }
     return f"event: {change.kind}\ndata: {json.dumps(data)}\n\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -57,10 +57,12 @@ def print_page(
     as_json: bool,
     empty: str = "",
     texts: Mapping[str, Mapping[str, str]] | None = None,
+    kept: Collection[str] = (),
 ) -> None:
     """Print one page of a list; if the whole list is empty, print the hint ``empty``.
 
     ``texts`` contains, for columns with codes, the text that the table shows for each code.
+    ``kept``: as for ``print_table``.
 
     Without ``as_json``, a note on standard error says how to list further entries, if any.
     """
@@ -74,7 +76,7 @@ def print_page(
         }
         for item in page["items"]
     ]
-    print_table(rows, columns, empty=empty if not page.get("offset") else "")
+    print_table(rows, columns, empty=empty if not page.get("offset") else "", kept=kept)
     shown, total, offset = len(page["items"]), page["total"], page.get("offset", 0)
     if offset + shown < total:
         max_total = max_exact_total(page.get("limit", shown), offset)
@@ -83,12 +85,16 @@ def print_page(
 
 
 def print_table(
-    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, empty: str = ""
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    *,
+    empty: str = "",
+    kept: Collection[str] = (),
 ) -> None:
     """Print rows as a table; without rows, print ``empty``.
 
     ``columns`` are in order of importance: on a narrow terminal, columns that do not fit after
-    the earlier ones are omitted.
+    the earlier ones are omitted. The columns ``kept`` are more important than their place says.
     """
     target = console()
     texts = [
@@ -101,7 +107,7 @@ def print_table(
     if not texts:
         note(empty or "nothing to list")
         return
-    omitted = table.print_rows(target, columns, texts)
+    omitted = table.print_rows(target, columns, texts, kept)
     if omitted:
         names = ", ".join(table.title(column).lower() for column in omitted)
         note(f"not shown: {names}; use a wider terminal or --json")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rich import box
 from rich.cells import cell_len
@@ -16,25 +16,38 @@ _GAP = 2
 
 
 def fit_columns(
-    columns: Sequence[str], rows: Sequence[Mapping[str, str]], width: int
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, str]],
+    width: int,
+    kept: Collection[str] = (),
 ) -> dict[str, int]:
     """Choose the columns that fit into ``width``; return their widths.
 
-    Earlier columns take precedence. The first column is always included, even if it is
-    wider than ``width``.
+    Earlier columns take precedence over later ones, and the columns ``kept`` over all but the
+    first, which is always included, even if it is wider than ``width``.
     """
     chosen: dict[str, int] = {}
     used = 0
+    widths = {column: _widths(column, rows) for column in columns}
+    reserved = sum(_GAP + widths[column][0] for column in columns[1:] if column in kept)
     for column in columns:
-        texts = [title(column), *(row[column] for row in rows)]
-        natural = max(_longest_line(text) for text in texts)
-        min_width = min(natural, max(_MIN_SENTENCE_WIDTH, *(_longest_word(text) for text in texts)))
+        min_width, natural = widths[column]
         gap = _GAP if chosen else 0
-        if chosen and used + gap + min_width > width:
+        if chosen and column in kept:
+            reserved -= gap + min_width
+        if chosen and used + gap + min_width + reserved > width:
             continue
-        chosen[column] = max(min_width, min(natural, width - used - gap))
+        chosen[column] = max(min_width, min(natural, width - used - gap - reserved))
         used += gap + chosen[column]
     return chosen
+
+
+def _widths(column: str, rows: Sequence[Mapping[str, str]]) -> tuple[int, int]:
+    """Return the minimum width of a column, and its width without line breaks."""
+    texts = [title(column), *(row[column] for row in rows)]
+    natural = max(_longest_line(text) for text in texts)
+    words = (_longest_word(text) for text in texts)
+    return min(natural, max(_MIN_SENTENCE_WIDTH, *words)), natural
 
 
 def title(column: str) -> str:
@@ -43,14 +56,17 @@ def title(column: str) -> str:
 
 
 def print_rows(
-    console: Console, columns: Sequence[str], rows: Sequence[Mapping[str, str]]
+    console: Console,
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, str]],
+    kept: Collection[str] = (),
 ) -> list[str]:
     """Print a table; return the columns that did not fit the terminal.
 
     A file or a pipe gets all columns, and no line is wrapped.
     """
     if console.is_terminal:
-        widths = fit_columns(columns, rows, console.width)
+        widths = fit_columns(columns, rows, console.width, kept)
     else:
         widths = fit_columns(columns, rows, 10**6)
     table = Table(

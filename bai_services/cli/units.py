@@ -64,9 +64,15 @@ def money(number: float, currency: str) -> str:
 
 
 def with_currency(item: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Return an object in which the amounts ``names`` are texts with its currency."""
+    """Return an object in which the amounts ``names`` are texts with its currency.
+
+    An amount below zero is the excess over a budget: ``0.22 EUR over``.
+    """
     texts = {
-        name: money(item[name], item["currency"]) for name in names if item.get(name) is not None
+        name: money(abs(item[name]), item["currency"])
+        + (" over" if round(item[name], 2) < 0 else "")
+        for name in names
+        if item.get(name) is not None
     }
     return {**item, **texts}
 

@@ -56,3 +56,15 @@ async def test_export_as_json_lines_and_verification(api: Api, bai: Bai) -> None
     assert f"entry {rows[-2]['id']}" in damaged.stdout
     mine = await bai("audit", "ls", "--actor", "admin", "--json", by="user")
     assert mine.document["items"] == []
+
+
+async def test_empty_list_suggests_actions_similar_to_an_unknown_one(api: Api, bai: Bai) -> None:
+    admin = await api.client("admin")
+    await admin.post("/domains", {"name": "lab"})
+    wrong = await bai("admin", "audit", "list", "--action", "domain.crate", by="admin")
+    hint = "no entry matches for action 'domain.crate'. Did you mean 'domain.create'"
+    assert (wrong.code, wrong.stderr.startswith(hint)) == (0, True)
+    other = ("admin", "audit", "list", "--action", "domain.create", "--name", "lab2")
+    assert (await bai(*other, by="admin")).stderr == "no entry matches\n"
+    unlike = await bai("admin", "audit", "list", "--action", "zzzz", by="admin")
+    assert unlike.stderr == "no entry matches\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from bai_services.cli.units import with_currency
 from tests.testbed.manager import Api
 
 from .conftest import Bai
@@ -55,6 +56,8 @@ async def test_budget_is_set_by_an_administrator_and_shown_to_members(bai: Bai) 
     await bai("admin", "price", "set", "cpu=1", "--currency", "EUR")
     shown = await bai("budget", by="user")
     assert re.search(r"default +100\.25 EUR +0\.00 EUR +100\.25 EUR", shown.stdout)
+    detail = await bai("admin", "budget", "show", "default/default")
+    assert re.search(r"^spent_computed_until +20", detail.stdout, re.MULTILINE)
     listed = await bai("admin", "budget", "list")
     assert re.search(r"default +default +100\.25 EUR +0\.00 EUR +100\.25 EUR", listed.stdout)
     old = await bai(
@@ -62,3 +65,11 @@ async def test_budget_is_set_by_an_administrator_and_shown_to_members(bai: Bai) 
     )
     assert "another user has changed" in old.stderr
     assert (await bai("admin", "budget", "delete", "default/default")).code == 0
+
+
+def test_excess_over_a_budget_is_not_a_negative_amount() -> None:
+    def left(amount: float) -> str:
+        shown: str = with_currency({"left": amount, "currency": "EUR"}, ["left"])["left"]
+        return shown
+
+    assert [left(0.22), left(-0.22), left(-0.004)] == ["0.22 EUR", "0.22 EUR over", "0.00 EUR"]

@@ -14,6 +14,7 @@ from bai_services.cli.sessions.waiting import wait_for_status
 from bai_services.client import Client, Keypair
 from bai_services.core.sessions.callbacks import secret_of
 from bai_services.core.sessions.lifecycle import Status
+from tests.api.sessions.test_idle_checkers import judging_of
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -156,6 +157,12 @@ async def test_keep_alive_prints_the_end_of_the_idle_timeout(
     listed = (await bai("session", "ls", by="user")).stdout
     stop = "in 9 min: idle-timeout: at most 10min without use, the limit of keypair policy default"
     assert (f"Stops {stop}" in info, info.count("in 9 min"), stop in listed) == (True, 1, True)
+    # The notice of the same rule is not printed in addition.
+    api.world.clock.advance(seconds=330)
+    warned = (await bai("session", "info", "lab1", "--json", by="user")).document
+    (notice,) = warned["notices"]
+    info = " ".join((await bai("session", "info", "lab1", by="user")).stdout.split())
+    assert (notice.startswith("idle-timeout: "), info.count("idle-timeout: ")) == (True, 1)
     every = await bai("session", "info", "lab1", "-v", by="user")
     assert "idle_ends_at" in every.stdout
 
@@ -173,6 +180,81 @@ async def test_keep_alive_of_a_session_that_stops_anyway_fails(
     assert (
         "used or not: lifetime: at most 10min, the limit of keypair policy default" in kept.stderr
     )
+
+
+async def test_extension_of_the_lifetime_says_until_when_and_how_much_is_left(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    extend = ("session", "extend", "lab1")
+    await bai("session", "create", "lab1", "-r", "cpu=1", "-r", "mem=1g", by="user")
+    early = await bai(*extend, by="user")
+    assert (early.code, "only while it is running" in early.stderr) == (1, True)
+    await bring_to_running(api, agent, "lab1")
+    free = await bai(*extend, by="user")
+    assert (free.code, "the lifetime of this session is not limited" in free.stderr) == (1, True)
+    update = ("admin", "keypair-policy", "update", "default")
+    await bai(*update, "--max-session-lifetime-seconds", "600", by="admin")
+    refused = await bai(*extend, by="user")
+    assert refused.code == 2
+    assert "by 1h: keypair policy default allows no extension" in refused.stderr
+    kept = await bai("session", "keep-alive", "lab1", by="user")
+    assert (kept.code, "bai session extend" in kept.stderr) == (1, False)
+    await bai(*update, "--max-lifetime-extension-seconds", "9000", by="admin")
+    kept = await bai("session", "keep-alive", "lab1", by="user")
+    assert kept.code == 1
+    assert kept.stderr.endswith("policy default; extend it: bai session extend lab1\n")
+    told = (await bai(*extend, by="user")).stdout
+    until = r"it ends in 1 h (8|9|10) min \(20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\)"
+    assert re.fullmatch(
+        rf"the lifetime of lab1 is extended: {until}; 1 h 30 min of extension left\n", told
+    )
+    more = (await bai(*extend, "--by", "80min", "--json", by="user")).document
+    assert more["lifetime"] == {"seconds": 9000, "added_seconds": 8400, "addable_seconds": 600}
+    too_much = await bai(*extend, "--by", "1h", by="user")
+    assert too_much.code == 2
+    assert "of at most 2h 30min in total, of which 10min is left" in too_much.stderr
+    # Without --by, what is left of the extension is added, at most one hour.
+    assert (await bai(*extend, by="user")).stdout.endswith("; no extension left\n")
+
+
+async def test_keep_alive_writes_one_audit_entry_and_a_refused_one_none(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    await bai("session", "create", "lab1", "-r", "cpu=1", "-r", "mem=1g", by="user")
+    await bring_to_running(api, agent, "lab1")
+    session = await (await api.client("user")).get("/sessions/lab1")
+    admin = await api.client("admin")
+
+    async def owners() -> list[str | None]:
+        """Return the owner in each entry of a keep-alive."""
+        found = await admin.get("/audit-log", action="session.keep-alive")
+        return [entry["owner_id"] for entry in found["items"]]
+
+    update = ("admin", "keypair-policy", "update", "default")
+    await bai(*update, "--max-session-lifetime-seconds", "600", by="admin")
+    assert (await bai("session", "keep-alive", "lab1", by="user")).code == 1
+    assert await owners() == []
+    await bai(*update, "--idle-timeout-seconds", "300", by="admin")
+    checker = {
+        "name": "idle-cpu", "type": "utilization", "max_seconds": 300,
+        "thresholds": {"cpu_util": 5}, "max_keep_alives": 1,
+    }  # fmt: skip
+    await admin.post("/idle-checkers", checker)
+    binding = {"checker": "idle-cpu", "scope": "domain", "scope_key": "default"}
+    await admin.post("/idle-checker-bindings", binding)
+    await judging_of(api).step()
+    kept = await bai("session", "keep-alive", "lab1", by="user")
+    both = "it stops in .* unless it is used; the window of idle checker idle-cpu begins again"
+    assert re.search(both, kept.stdout), kept
+    assert await owners() == [session["owner_id"]]
+    # The idle checker allows no other keep-alive; the idle timeout of the policy does.
+    again = await bai("session", "keep-alive", "lab1", by="user")
+    assert ("unless it is used" in again.stdout, "idle-cpu" in again.stdout) == (True, False)
+    assert await owners() == [session["owner_id"]] * 2
+    await bai(*update, "--idle-timeout-seconds", "0", by="admin")
+    refused = await bai("session", "keep-alive", "lab1", by="user")
+    assert (refused.code, "allows another keep-alive" in refused.stderr) == (1, True)
+    assert await owners() == [session["owner_id"]] * 2
 
 
 async def test_sessions_of_a_file_are_created_in_bulk(bai: Bai, tmp_path: Path) -> None:

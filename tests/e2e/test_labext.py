@@ -456,6 +456,11 @@ async def test_suspended_session_returns_with_its_edits_tabs_and_variables(
     await page.locator(".jp-NotebookPanel", has_text="unsaved = 'edit'").wait_for()
     await page.get_by_text("| Idle").wait_for(timeout=lab.TIMEOUT_MS)
     await take_screenshot(page, "returned", tmp_path)
+    # The details offer the same, and the notice stays.
+    await notice.get_by_role("button", name="Details").click()
+    dialog = page.locator(".jp-Dialog")
+    await dialog.get_by_role("button", name="Restore variables").wait_for()
+    await dialog.get_by_role("button", name="Close").click()
     await notice.get_by_role("button", name="Restore variables").click()
     await page.locator(".Toastify__toast", has_text="restored: answer, double").wait_for()
     await page.locator(".jp-Notebook-cell .cm-content").last.click()

@@ -77,5 +77,6 @@ async def test_pending_sessions_do_not_displace_others(
 async def test_session_can_be_kept_alive_only_while_it_runs(link: ManagerLink) -> None:
     session = await link.session()
     assert (session["idle_checks"], session["preemption"]) == ([], None)
+    assert session["end_rule"] is None
     with pytest.raises(Conflict, match="only running sessions are judged"):
         await link.keep_alive()

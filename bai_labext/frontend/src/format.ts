@@ -1,7 +1,7 @@
 /** Formatting of quantities, times and coded texts for users. */
 
 import type { Translate } from './i18n';
-import type { CodedText, IdleCheck } from './types';
+import type { CodedText, EndRule, IdleCheck } from './types';
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const SUFFIXES = 'kmgtpe';
@@ -138,3 +138,25 @@ export const idleCheckNotification = (t: Translate, check: IdleCheck): string =>
     time: clockTime(check.ends_at ?? ''),
     rule: reasonText(t, check.reason, check.coded)
   });
+
+/** Two texts: the time at which a rule stops the session, in `left` seconds, and the rule. */
+export const endRuleTexts = (t: Translate, rule: EndRule, left: number): [string, string] => [
+  t('lifetime-check-stops-in', { time: duration(left), at: inLocalTime(rule.ends_at) }),
+  reasonText(t, rule.reason, rule.coded)
+];
+
+/** The text of a notification about a rule that stops the session. */
+export const endRuleNotification = (t: Translate, rule: EndRule): string =>
+  t('lifetime-check-stops-at', {
+    time: clockTime(rule.ends_at),
+    rule: reasonText(t, rule.reason, rule.coded)
+  });
+
+/** Two texts: the session has ended, and why, or where the user finds the reason. */
+export const endedTexts = (
+  t: Translate,
+  reason: Pick<EndRule, 'reason' | 'coded'> | null
+): [string, string] => [
+  t('problem-ended'),
+  reason ? reasonText(t, reason.reason, reason.coded) : t('reason-on-page')
+];

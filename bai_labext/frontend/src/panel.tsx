@@ -9,15 +9,18 @@ import { Charts } from './charts';
 import {
   afterStop,
   endingCheck,
+  endingRule,
   idleSecondsLeft,
   idleStepReached,
   keepAlivesOf,
+  lastReason,
+  ruleStepReached,
   secondsLeft,
   type AfterStop
 } from './stopTimes';
 import { Details } from './details';
 import { Folders } from './folders';
-import { duration, idleCheckTexts, reasonText } from './format';
+import { duration, endedTexts, endRuleTexts, idleCheckTexts } from './format';
 import type { Model } from './model';
 import type { PlannedStop } from './plannedStop';
 import { deviceNotices } from './samples';
@@ -184,13 +187,19 @@ function TroubleNotice({ model, actions, planned, t }: Props): React.ReactElemen
   }
   const { kind, message } = trouble;
   const isBack = kind === 'signed-out' && planned.hasReturned;
-  // The rule whose stop was announced last. The panel cannot read the session after its end.
-  const check = kind === 'ended' ? endingCheck(model.session?.idle_checks) : null;
+  const texts =
+    kind === 'ended'
+      ? // The panel cannot read the session after its end.
+        endedTexts(t, lastReason(model.session))
+      : [isBack ? t('is-back-unsaved') : t(`problem-${kind}`, { message })];
   return (
     <div className="bai-Notice" role="status">
       {/* The tooltip shows the error message, which can contain details for administrators. */}
-      <p title={message}>{isBack ? t('is-back-unsaved') : t(`problem-${kind}`, { message })}</p>
-      {check && <p>{reasonText(t, check.reason, check.coded)}</p>}
+      {texts.map(text => (
+        <p key={text} title={message}>
+          {text}
+        </p>
+      ))}
       <div className="bai-Buttons">
         {isBack && <Button label={t('reload')} onClick={() => window.location.reload()} />}
         {kind === 'signed-out' && (
@@ -227,6 +236,7 @@ function StopNotice({ model, actions, t }: Props): React.ReactElement {
   const left = session ? secondsLeft(session) : null;
   const addable = session?.lifetime?.addable_seconds ?? 0;
   const check = endingCheck(session?.idle_checks);
+  const rule = ruleStepReached(session) === null ? null : endingRule(session);
   return (
     <>
       {left !== null && left < STOP_NOTICE_SECONDS && (
@@ -245,6 +255,13 @@ function StopNotice({ model, actions, t }: Props): React.ReactElement {
           <div className="bai-Buttons">
             <Button label={t('still-here')} onClick={() => actions.resetIdleTime()} />
           </div>
+        </div>
+      )}
+      {rule && (
+        <div className="bai-Notice bai-mod-alarm">
+          {endRuleTexts(t, rule, secondsLeft(rule) ?? 0).map(text => (
+            <p key={text}>{text}</p>
+          ))}
         </div>
       )}
       {check && (

@@ -11,8 +11,9 @@ import { duration } from './format';
 import type { Model } from './model';
 import type { Translate } from './i18n';
 import type { PlannedStop } from './plannedStop';
+import { restoreActions, returnActions, type ReturnAction } from './returnNotice';
 import { restoreVariables, type SavedKernel } from './savedVariables';
-import { afterStop, isDropped } from './stopTimes';
+import { afterStop, countdownKey, isDropped } from './stopTimes';
 
 /** JupyterLab truncates longer notifications. */
 const MAX_NOTIFICATION_CHARACTERS = 140;
@@ -180,9 +181,9 @@ export class Preparation {
   private startCountdown(ahead: StopAhead): void {
     this.endCountdown();
     const endsAt = Date.now() + ahead.seconds_left * 1000;
-    const key = { suspend: 'suspends-in', requeue: 'requeues-in' }[ahead.purpose] ?? 'preempted-in';
     const text = (): string =>
-      this.t(key, {
+      // Whether a preempted session restarts is known as soon as the session has been read.
+      this.t(countdownKey(ahead.purpose, this.model.session), {
         name: ahead.requested_by,
         time: duration(Math.max(0, (endsAt - Date.now()) / 1000))
       });
@@ -246,30 +247,27 @@ export class Preparation {
   }
 
   private showReturn(report: StopReport): void {
-    const kernels = report.kernels.filter(kernel => kernel.saved.length);
     const skipped = report.kernels.flatMap(kernel => kernel.skipped);
-    const actions = kernels.map(kernel => ({
-      label:
-        kernels.length === 1
-          ? this.t('restore-variables')
-          : this.t('restore-variables-of', { path: kernel.path }),
-      callback: (): void => void this.restore(kernel),
-      displayType: 'accent' as const
-    }));
-    const details = {
-      label: this.t('returned-details'),
-      callback: (): void => void this.showDetails(report)
-    };
-    const dismiss = {
-      label: this.t('dismiss'),
-      callback: (): void => void this.api.dismissPreparation().catch(() => undefined)
-    };
+    const actions = returnActions(this.t, report.kernels, {
+      restore: kernel => void this.restore(kernel),
+      showDetails: () => void this.showDetails(report),
+      dismiss: () => void this.api.dismissPreparation().catch(() => undefined)
+    });
     const hasLosses = report.unsaved_documents.length > 0 || skipped.length > 0;
     // JupyterLab truncates longer texts, so everything else is in the details.
     const text = this.t(hasLosses ? 'returned-with-losses' : 'returned');
     Notification.emit(text, hasLosses ? 'warning' : 'info', {
       autoClose: false,
-      actions: [...actions, details, dismiss]
+      actions: actions.map(({ label, isAccent, keepsNotice, run }) => ({
+        label,
+        displayType: isAccent ? 'accent' : 'default',
+        callback: event => {
+          if (keepsNotice) {
+            event.preventDefault();
+          }
+          run();
+        }
+      }))
     });
   }
 
@@ -288,7 +286,8 @@ export class Preparation {
     if (report.has_hook) {
       lines.push(this.t('returned-hook', { code, message: report.hook_message }));
     }
-    await showText(this.t('returned-details'), lines.join('\n') || '–', this.t('close'));
+    const actions = restoreActions(this.t, report.kernels, kernel => void this.restore(kernel));
+    await showText(this.t('returned-details'), lines.join('\n') || '–', this.t('close'), actions);
   }
 
   private async restore(kernel: SavedKernel): Promise<void> {
@@ -307,13 +306,22 @@ export class Preparation {
   }
 }
 
-async function showText(title: string, text: string, close: string): Promise<void> {
+async function showText(
+  title: string,
+  text: string,
+  close: string,
+  actions: readonly ReturnAction[] = []
+): Promise<void> {
   const style = { whiteSpace: 'pre-line', overflowWrap: 'anywhere' } as const;
-  await showDialog({
+  const { button } = await showDialog({
     title,
     body: React.createElement('div', { style }, text),
-    buttons: [Dialog.okButton({ label: close })]
+    buttons: [
+      ...actions.map(({ label }) => Dialog.cancelButton({ label })),
+      Dialog.okButton({ label: close })
+    ]
   });
+  actions.find(({ label }) => label === button.label)?.run();
 }
 
 /** Let screen readers announce a notification only once: its element is an alert. */

@@ -2,14 +2,16 @@ import { Notification } from '@jupyterlab/apputils';
 
 import {
   endingCheck,
+  endingRule,
   idleStepReached,
   isEnded,
   isStopDue,
   keepAlivesOf,
+  ruleStepReached,
   secondsLeft,
   stepReached
 } from './stopTimes';
-import { clockTime, idleCheckNotification } from './format';
+import { clockTime, endRuleNotification, idleCheckNotification } from './format';
 import type { Model } from './model';
 import type { Translate } from './i18n';
 import type { PlannedStop } from './plannedStop';
@@ -39,6 +41,7 @@ export class StopNotifications {
   private readonly endWarning = new StepWarning();
   private readonly idleWarning = new StepWarning();
   private readonly checkWarning = new StepWarning();
+  private readonly ruleWarning = new StepWarning();
   private isDraining = false;
   private hasEnded = false;
 
@@ -58,12 +61,14 @@ export class StopNotifications {
       this.checkEnd(session);
       this.checkIdleTime(session);
       this.checkIdleCheckers(session);
+      this.checkRule(session);
       this.checkDrain(session);
     } else if (hasEnded || !trouble || isStopDue(session)) {
       // The announced stop has happened: its buttons can no longer postpone it.
       this.endWarning.reset();
       this.idleWarning.reset();
       this.checkWarning.reset();
+      this.ruleWarning.reset();
     }
     if (hasEnded && !this.hasEnded && !this.planned.isAway) {
       Notification.error(this.t('has-ended'), { autoClose: false });
@@ -102,6 +107,13 @@ export class StopNotifications {
     }
     this.checkWarning.update(check.ends_at, check.warning_seconds, () =>
       this.warn(idleCheckNotification(this.t, check), this.actionsOf(check))
+    );
+  }
+
+  private checkRule(session: Session): void {
+    const rule = endingRule(session);
+    this.ruleWarning.update(rule?.ends_at ?? null, ruleStepReached(session), () =>
+      this.warn(rule ? endRuleNotification(this.t, rule) : '', [])
     );
   }
 

@@ -1,6 +1,6 @@
 /** Remaining time until a session is stopped, and the steps at which warnings are shown. */
 
-import type { IdleCheck } from './types';
+import type { CodedText, EndRule, IdleCheck, Session } from './types';
 
 const FIRST_WARNING_SECONDS = 30 * 60;
 /** Remaining times at which a warning is shown. */
@@ -40,6 +40,48 @@ export function endingCheck<
   return ending[0] ?? null;
 }
 
+type PlannedEnds = Partial<
+  Pick<Session, 'ends_at' | 'idle_ends_at' | 'idle_checks' | 'end_rule' | 'preemption'>
+>;
+
+/**
+ * The rule that ends the session first and has no warning of its own: a schedule, a spent budget or
+ * the time limit of a batch session.
+ */
+export function endingRule(session: PlannedEnds | null): EndRule | null {
+  const rule = session?.end_rule;
+  if (!session || !rule) {
+    return null;
+  }
+  const others = [
+    session.ends_at,
+    session.idle_ends_at,
+    session.preemption?.stops_at,
+    ...(session.idle_checks ?? []).map(check => check.ends_at)
+  ];
+  return others.includes(rule.ends_at) ? null : rule;
+}
+
+/** The warning step that the end of `endingRule` has reached; null if it has reached none. */
+export function ruleStepReached(session: PlannedEnds | null, now = Date.now()): number | null {
+  const left = secondsLeft({ ends_at: endingRule(session)?.ends_at ?? null }, now);
+  return left === null ? null : stepReached(left);
+}
+
+/**
+ * Why the session ended, as far as its last state tells: the announced stop of an idle checker, or
+ * a rule that is due. Null: unknown.
+ */
+export function lastReason(
+  session: PlannedEnds | null,
+  now = Date.now()
+): { reason: string; coded: CodedText | null } | null {
+  const rule = endingRule(session);
+  return (
+    endingCheck(session?.idle_checks) ?? (rule && Date.parse(rule.ends_at) <= now ? rule : null)
+  );
+}
+
 /** The notices of a session, without those that repeat the rule of the check `endingCheck`. */
 export function otherNotices(session: {
   notices: readonly string[];
@@ -55,14 +97,11 @@ export function keepAlivesOf(check: Pick<IdleCheck, 'type' | 'keep_alives_left'>
 }
 
 /** Whether an announced stop is due: a session that does not respond has probably been stopped. */
-export function isStopDue(
-  session:
-    (Idleness & { ends_at: string | null; idle_checks?: readonly IdleCheck[] | null }) | null,
-  now = Date.now()
-): boolean {
+export function isStopDue(session: PlannedEnds | null, now = Date.now()): boolean {
   const ends = [
     session?.ends_at,
     session?.idle_ends_at,
+    session?.end_rule?.ends_at,
     endingCheck(session?.idle_checks)?.ends_at
   ];
   return ends.some(end => end && Date.parse(end) <= now);
@@ -118,4 +157,18 @@ export function afterStop(
     return purpose;
   }
   return session?.preemption?.mode === 'reschedule' ? 'requeue' : 'end';
+}
+
+/** The key of the countdown of a stop with this purpose. */
+export function countdownKey(
+  purpose: string,
+  session: { preemption?: { mode: string } | null } | null
+): string {
+  if (purpose === 'suspend') {
+    return 'suspends-in';
+  }
+  if (purpose === 'requeue') {
+    return 'requeues-in';
+  }
+  return afterStop(purpose, session) === 'requeue' ? 'preempted-restarts-in' : 'preempted-in';
 }

@@ -62,8 +62,17 @@ export interface Session {
   is_draining: boolean | null;
   /** The last results of the idle checkers; a manager without idle checkers omits them. */
   idle_checks?: IdleCheck[] | null;
+  /** The limit that ends the session first; a manager of an earlier version omits it. */
+  end_rule?: EndRule | null;
   /** The announced preemption; `mode` is `reschedule` or `terminate`. */
-  preemption?: { mode: string } | null;
+  preemption?: { mode: string; stops_at: string } | null;
+}
+
+/** When a limit ends the session, and the rule in English and as a code with values. */
+export interface EndRule {
+  ends_at: string;
+  reason: string;
+  coded: CodedText | null;
 }
 
 export interface IdleCheck {

@@ -3,6 +3,9 @@ import test from 'node:test';
 
 import {
   clockTime,
+  endedTexts,
+  endRuleNotification,
+  endRuleTexts,
   idleCheckNotification,
   idleCheckTexts,
   inLocalTime,
@@ -79,6 +82,31 @@ test('the texts of an idle check have its rule, values, window, end and the rema
     idleCheckNotification(stated, { ...check, coded: null }),
     `idle-check-stops-at | ${when} | idle-utilization`
   );
+});
+
+test('the texts of the stop by a rule have its time and the rule', () => {
+  const coded = { code: 'budget-stop', values: { name: 'p1' }, parts: [] };
+  const rule = { ends_at: '2030-01-01T00:10:00Z', reason: 'spent', coded };
+  const stated = (key: string, values: Record<string, string | number> = {}) =>
+    key === 'reasons.budget-stop'
+      ? 'budget of {name} spent'
+      : [key, ...Object.values(values)].join(' | ');
+  assert.deepEqual(endRuleTexts(stated, rule, 60), [
+    `lifetime-check-stops-in | 0:01:00 | ${inLocalTime(rule.ends_at)}`,
+    'budget of p1 spent'
+  ]);
+  assert.equal(
+    endRuleNotification(stated, rule),
+    `lifetime-check-stops-at | ${clockTime(rule.ends_at)} | budget of p1 spent`
+  );
+});
+
+test('the notice of the end has either the reason or where it is shown', () => {
+  assert.deepEqual(endedTexts(korean, null), ['problem-ended', 'reason-on-page']);
+  assert.deepEqual(endedTexts(korean, { reason: 'idle', coded: one('a') }), [
+    'problem-ended',
+    'a (대기 중)'
+  ]);
 });
 
 test('clockTime omits the date of today', () => {

@@ -3,20 +3,35 @@ import test from 'node:test';
 
 import {
   afterStop,
+  countdownKey,
   endingCheck,
+  endingRule,
   idleSecondsLeft,
   idleStepReached,
   isDropped,
   isEnded,
   isStopDue,
   keepAlivesOf,
+  lastReason,
   otherNotices,
+  ruleStepReached,
   secondsLeft,
   stepReached,
   type Idleness
 } from '../src/stopTimes.ts';
 
 const NOW = Date.parse('2030-01-01T00:00:00Z');
+const CHECK = {
+  checker: 'net',
+  type: 'network' as const,
+  is_dry_run: false,
+  ends_at: null,
+  warning_seconds: 60,
+  reason: '',
+  coded: null,
+  keep_alives_left: 0,
+  allows_exclusion: true
+};
 
 test('secondsLeft is null without a maximum run time and never negative', () => {
   assert.equal(secondsLeft({ ends_at: null }, NOW), null);
@@ -88,17 +103,7 @@ test('a lifetime limit cannot be extended: keepAlivesOf returns 0', () => {
 });
 
 test('otherNotices omits the notice of the check that will stop the session first', () => {
-  const check = {
-    checker: 'net',
-    type: 'network' as const,
-    is_dry_run: false,
-    ends_at: '2030-01-01T00:10:00Z',
-    warning_seconds: 600,
-    reason: 'unused for 15min',
-    coded: null,
-    keep_alives_left: 1,
-    allows_exclusion: false
-  };
+  const check = { ...CHECK, ends_at: '2030-01-01T00:10:00Z', reason: 'unused for 15min' };
   const notices = ['unused for 15min; the session is stopped at 00:10', 'other'];
   assert.deepEqual(otherNotices({ notices, idle_checks: [check] }), ['other']);
   assert.deepEqual(otherNotices({ notices, idle_checks: [] }), notices);
@@ -126,17 +131,7 @@ test('isDropped: an announced preemption that disappears before its deadline was
 test('isStopDue: an announced time limit, idle timeout or idle checker has reached its end', () => {
   const session = { ends_at: null, idle_since: null, idle_ends_at: null, idle_checks: [] };
   const past = '2029-12-31T23:59:59Z';
-  const check = {
-    checker: 'net',
-    type: 'network' as const,
-    is_dry_run: false,
-    ends_at: past,
-    warning_seconds: 60,
-    reason: '',
-    coded: null,
-    keep_alives_left: 0,
-    allows_exclusion: true
-  };
+  const check = { ...CHECK, ends_at: past };
   assert.equal(isStopDue(null, NOW), false);
   assert.equal(isStopDue(session, NOW), false);
   assert.equal(isStopDue({ ...session, ends_at: '2030-01-01T00:00:01Z' }, NOW), false);
@@ -147,4 +142,51 @@ test('isStopDue: an announced time limit, idle timeout or idle checker has reach
     isStopDue({ ...session, idle_checks: [{ ...check, is_dry_run: true }] }, NOW),
     false
   );
+});
+
+const inSeconds = (seconds: number): string => new Date(NOW + seconds * 1000).toISOString();
+const budget = (seconds: number): { ends_at: string; reason: string; coded: null } => ({
+  ends_at: inSeconds(seconds),
+  reason: 'budget-spent',
+  coded: null
+});
+
+test('a rule without a warning of its own is announced, for example a spent budget', () => {
+  const rule = budget(600);
+  const { ends_at } = rule;
+  assert.equal(endingRule({ ends_at: inSeconds(900), end_rule: rule }), rule);
+  const check = { ...CHECK, ends_at };
+  const preemption = { mode: 'terminate', stops_at: ends_at };
+  for (const other of [{ ends_at }, { idle_ends_at: ends_at }, { idle_checks: [check] }]) {
+    assert.equal(endingRule({ ...other, end_rule: rule }), null);
+  }
+  assert.equal(endingRule({ preemption, end_rule: rule }), null);
+  assert.equal(endingRule({}), null);
+  assert.equal(endingRule(null), null);
+});
+
+test('the stop by a rule is announced 30, 10 and 2 minutes before', () => {
+  const steps = [1801, 1800, 600, 120].map(left =>
+    ruleStepReached({ end_rule: budget(left) }, NOW)
+  );
+  assert.deepEqual(steps, [null, 1800, 600, 120]);
+  assert.equal(isStopDue({ end_rule: budget(0) }, NOW), true);
+  assert.equal(isStopDue({ end_rule: budget(1) }, NOW), false);
+});
+
+test('the last reason is an announced idle check or a rule that is due', () => {
+  const check = { ...CHECK, ends_at: inSeconds(60), warning_seconds: 120 };
+  assert.equal(lastReason({ idle_checks: [check] }, NOW), check);
+  assert.equal(lastReason({ end_rule: budget(1) }, NOW), null);
+  assert.equal(lastReason({ end_rule: budget(0) }, NOW)?.reason, 'budget-spent');
+  assert.equal(lastReason(null, NOW), null);
+});
+
+test('the countdown of a preemption says whether the session restarts', () => {
+  const preempted = (mode: string): string => countdownKey('stop', { preemption: { mode } });
+  assert.equal(preempted('reschedule'), 'preempted-restarts-in');
+  assert.equal(preempted('terminate'), 'preempted-in');
+  assert.equal(countdownKey('stop', null), 'preempted-in');
+  assert.equal(countdownKey('suspend', null), 'suspends-in');
+  assert.equal(countdownKey('requeue', null), 'requeues-in');
 });

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import click
 
+from bai_services.client import Client
+from bai_services.core.listing import MAX_LIMIT
+
 from .. import output
 from ..command import (
     Connection,
     connected,
+    did_you_mean,
     example,
     json_option,
     ls_argument,
@@ -43,4 +47,20 @@ async def audit(
     query |= {name: value for name, value in {"action": action, "actor": actor}.items() if value}
     page = await connection.client.get("/audit-log/mine", **query)
     empty = "no actions of others on your sessions and folders"
+    if not (as_json or page["total"]):
+        empty += await similar_actions(connection.client, "/audit-log/mine", action)
     output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
+
+
+async def similar_actions(client: Client, path: str, action: str | None) -> str:
+    """Return a sentence that suggests actions similar to one without entries; empty if none is.
+
+    The actions of the newest entries are compared, because there is no list of all actions.
+    """
+    if action is None:
+        return ""
+    known = {entry["action"] for entry in (await client.get(path, limit=MAX_LIMIT))["items"]}
+    if action in known:
+        return ""
+    suggestion = did_you_mean(action, sorted(known))
+    return f" for action {action!r}.{suggestion}" if suggestion else ""

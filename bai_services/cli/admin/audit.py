@@ -14,6 +14,7 @@ from bai_services.client import Client
 from bai_services.core.listing import MAX_LIMIT
 
 from .. import output
+from ..accounts.audit import similar_actions
 from ..command import (
     Choice,
     Connection,
@@ -80,7 +81,10 @@ async def list_(
     """List the entries of the audit log, newest first."""
     query = page_query(sort, limit, offset) | _given(filters)
     page = await connection.client.get("/audit-log", **query)
-    output.print_page(page, COLUMNS, as_json=as_json, empty="no entry matches")
+    empty = "no entry matches"
+    if not (as_json or page["total"]):
+        empty += await similar_actions(connection.client, "/audit-log", filters["action"])
+    output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
 
 
 @audit.command(

@@ -34,6 +34,8 @@ class Entity:
     id: str = "id"
     # Fields with amounts in the currency that the object names.
     money: tuple[str, ...] = ()
+    # Clearer names of fields in texts for users; ``--json`` has the names of the REST API.
+    labels: tuple[tuple[str, str], ...] = ()
     # Another name of the command group.
     alias: str = ""
 
@@ -715,6 +717,7 @@ BUDGET = Entity(
     ),
     columns=("project", "domain", "amount", "spent", "left", "mode", "blocked_at"),
     money=MONEY,
+    labels=(("spent_at", "spent_computed_until"),),
     example_key="default",
     example_create="--amount 1000 --mode block --time-zone Asia/Seoul",
     example_update="--amount 1500",

@@ -113,13 +113,15 @@ def body_from_options(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any
 
 
 def _with_texts(entity: Entity, item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with "no limit" for the values that mean this, and with its currency."""
+    """Return an object with "no limit" for values that mean this, its currency and its labels."""
     texts = {
         field.name: NO_LIMIT
         for field in entity.fields
         if field.name in item and item[field.name] in field.unlimited
     }
-    return {**units.with_currency(item, entity.money), **texts}
+    shown = {**units.with_currency(item, entity.money), **texts}
+    labels = dict(entity.labels)
+    return {labels.get(name, name): value for name, value in shown.items()}
 
 
 def _print_item(entity: Entity, item: Mapping[str, Any], *, as_json: bool) -> None:

@@ -1,15 +1,17 @@
-"""`bai session`: wait, bulk, set-priority, suspend, keep-alive, callback-secret and graph."""
+"""`bai session`: wait, bulk, set-priority, suspend, keep-alive, extend, callback-secret, graph."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import click
 import yaml
 
 from bai_services.core.bounded_yaml import load_yaml
+from bai_services.core.coded_text import TextTemplate
+from bai_services.core.durations import parse_duration
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest
 from bai_services.core.sessions.idle_checks.checkers import CheckerType
 from bai_services.core.sessions.lifecycle import ENDED, Result, SessionType, Status
@@ -21,6 +23,8 @@ from .wait_reasons import position_text
 from .waiting import print_result, wait_for_status
 
 GRAPH_COLUMNS = ("name", "status", "result", "depends_on")
+# The same as a click on *Extend the lifetime* in the web UI.
+_DEFAULT_EXTENSION_SECONDS = 3600
 CREATED_COLUMNS = ("name", "status", "type", "priority", "id")
 
 
@@ -129,35 +133,59 @@ async def set_priority(connection: Connection, name: str, priority: int, *, as_j
 async def keep_alive(connection: Connection, name: str, *, as_json: bool) -> None:
     """Restart the idle timeout of a session, and the windows of its idle checkers."""
     path = f"/sessions/{segment(name)}"
-    found = await connection.client.post(f"{path}/activity", {})
     session = await connection.client.get(path)
-    if _checks_of_use(session):
-        session = await connection.client.post(f"{path}/idle-checks/keep-alive")
-    ends_at, rule = found["idle_ends_at"], session["end_rule"]
-    if rule is not None and not (ends_at or _checks_of_use(session)):
+    checks, rule = _checks_of_use(session), session["end_rule"]
+    if rule is not None and not (session["idle_ends_at"] or checks):
         when, why = units.relative_text(rule["ends_at"]), units.with_local_times(rule["reason"])
-        raise Conflict(f"session {name} still stops {when}, used or not: {why}", session=name)
-    output.print_done(_kept_text(name, ends_at, session), found, as_json=as_json)
+        raise Conflict(
+            f"session {name} still stops {when}, used or not: {why}{_extension_hint(session)}",
+            session=name,
+        )
+    # The keep-alive of the checkers restarts the idle timeout, too.
+    restarted = {check["checker"] for check in checks if check["keep_alives_left"]}
+    if restarted or (checks and not session["idle_ends_at"]):
+        session = await connection.client.post(f"{path}/idle-checks/keep-alive")
+    else:
+        await connection.client.post(f"{path}/activity", {})
+        session = await connection.client.get(path)
+    output.print_done(_kept_text(name, restarted, session), session, as_json=as_json)
 
 
-def _kept_text(name: str, idle_ends_at: str | None, session: Mapping[str, Any]) -> str:
-    """Return until when a session is kept alive, and how often this can be repeated."""
-    effects = []
+def _kept_text(name: str, restarted: Collection[str], session: Mapping[str, Any]) -> str:
+    """Return until when a session is kept alive, and how often this can be repeated.
+
+    ``restarted``: names of the idle checkers whose windows begin again.
+    """
+    effects, idle_ends_at = [], session["idle_ends_at"]
     if (ends_at := units.parse_time(idle_ends_at)) is not None:
         when = f"{units.relative(ends_at)} ({units.local(ends_at)})"
         effects.append(f"it stops {when} unless it is used")
     for check in _checks_of_use(session):
-        left = check["keep_alives_left"]
-        effects.append(
-            f"the window of idle checker {check['checker']} begins again, "
-            f"{left} keep-alive{'' if left == 1 else 's'} left"
-        )
+        if check["checker"] in restarted:
+            left = check["keep_alives_left"]
+            effects.append(
+                f"the window of idle checker {check['checker']} begins again, "
+                f"{left} keep-alive{'' if left == 1 else 's'} left"
+            )
     if not effects:
         return f"{name} has no idle timeout"
     if (rule := session["end_rule"]) is not None and rule["ends_at"] != idle_ends_at:
-        when = units.relative_text(rule["ends_at"])
-        effects.append(f"it still stops {when}: {units.with_local_times(rule['reason'])}")
+        effects.append(_still_stops(session) + _extension_hint(session))
     return f"{name} is kept alive: {'; '.join(effects)}"
+
+
+def _still_stops(session: Mapping[str, Any]) -> str:
+    rule = session["end_rule"]
+    when, why = units.relative_text(rule["ends_at"]), units.with_local_times(rule["reason"])
+    return f"it still stops {when}: {why}"
+
+
+def _extension_hint(session: Mapping[str, Any]) -> str:
+    """Return the command that postpones the next stop of a session, if its lifetime ends first."""
+    is_lifetime = session["end_rule"]["coded"]["code"] == TextTemplate.LIFETIME.code
+    if not is_lifetime or not session["lifetime"]["addable_seconds"]:
+        return ""
+    return f"; extend it: bai session extend {session['name']}"
 
 
 def _checks_of_use(session: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -167,6 +195,41 @@ def _checks_of_use(session: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         for check in session["idle_checks"]
         if check["type"] != CheckerType.LIFETIME and not check["is_dry_run"]
     ]
+
+
+@click.command(epilog=example("bai session extend my-lab", "bai session extend my-lab --by 30min"))
+@click.argument("name")
+@click.option(
+    "--by", metavar="DURATION",
+    help="Time to add, for example 30min or 2h. Default: 1h, or what is left of the extension.",
+)  # fmt: skip
+@json_option
+@connected
+async def extend(connection: Connection, name: str, *, by: str | None, as_json: bool) -> None:
+    """Extend the lifetime of a running session, as far as its keypair policy allows it."""
+    path = f"/sessions/{segment(name)}"
+    if by is None:
+        lifetime = (await connection.client.get(path))["lifetime"]
+        left = 0 if lifetime is None else lifetime["addable_seconds"]
+        # If nothing is left, the manager says which limit was reached.
+        seconds = min(left, _DEFAULT_EXTENSION_SECONDS) or _DEFAULT_EXTENSION_SECONDS
+    else:
+        seconds = parse_duration(by, "--by")
+    session = await connection.client.post(f"{path}/lifetime", {"seconds": seconds})
+    output.print_done(_extended_text(session), session, as_json=as_json)
+
+
+def _extended_text(session: Mapping[str, Any]) -> str:
+    """Return when a session ends after an extension, and how much more is possible."""
+    ends_at, left = units.parse_time(session["ends_at"]), session["lifetime"]["addable_seconds"]
+    text = f"the lifetime of {session['name']} is extended"
+    if ends_at is not None:
+        text += f": it ends {units.relative(ends_at)} ({units.local(ends_at)})"
+    text += f"; {units.duration(left) + ' of' if left else 'no'} extension left"
+    rule = session["end_rule"]
+    if rule is not None and rule["ends_at"] != session["ends_at"]:
+        text += f"; {_still_stops(session)}"
+    return text
 
 
 @click.command(

@@ -73,7 +73,7 @@ def session_screen(connection: Connection, session: Mapping[str, Any]) -> Screen
     _add_end(screen, session)
     _add_elasticity(screen, session)
     _add_preemption(screen, session)
-    for notice in session["notices"]:
+    for notice in _other_notices(session):
         screen.add("Note", units.with_local_times(notice))
     if session["status"] not in ENDED:
         is_usable = session["status"] == Status.RUNNING and session["type"] != SessionType.BATCH
@@ -185,6 +185,24 @@ def _add_end(screen: Screen, session: Mapping[str, Any]) -> None:
     )
     screen.pair(("Ends", ends), ("Idle stop", f"{idle} unless the session is used" if idle else ""))
     screen.add("Stops", stop)
+
+
+def _other_notices(session: Mapping[str, Any]) -> list[str]:
+    """Return the notices of a session without those about the coming stop that is shown."""
+    if session["preemption"] is not None or not coming_stop(session):
+        return list(session["notices"])
+    shown = session["end_rule"]["reason"]
+    rule = shown.partition(":")[0]
+    others = tuple(
+        check["reason"]
+        for check in session["idle_checks"]
+        if check["reason"] and check["reason"] != shown
+    )
+    return [
+        notice
+        for notice in session["notices"]
+        if notice.partition(":")[0] != rule or notice.startswith(others)
+    ]
 
 
 def _add_elasticity(screen: Screen, session: Mapping[str, Any]) -> None:

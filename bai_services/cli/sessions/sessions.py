@@ -32,6 +32,7 @@ from .control import (
     bulk,
     callback_secret,
     exclude_idle_checks,
+    extend,
     failure_of,
     graph,
     keep_alive,
@@ -79,6 +80,7 @@ for _command in (
     graph,
     info,
     exclude_idle_checks,
+    extend,
     keep_alive,
     resize,
     resume,
@@ -211,7 +213,8 @@ async def list_(
         empty = "no sessions; create one: bai session create NAME --wait"
     if not (include_ended or name or status):
         empty += " (list ended sessions: bai session ls --all)"
-    output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
+    # A coming stop must be visible on a narrow terminal, too.
+    output.print_page(page, COLUMNS, as_json=as_json, empty=empty, kept=("status_info",))
 
 
 @session.command(

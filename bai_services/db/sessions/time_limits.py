@@ -9,6 +9,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.duration_text import format_duration
 from bai_services.core.errors import Conflict, InvalidRequest
 from bai_services.core.sessions.idle_checks.checkers import CheckerType
 from bai_services.core.sessions.idle_checks.judging import CheckStatus
@@ -134,9 +135,13 @@ class TimeLimitStore:
             if limit.added_seconds > limit.max_added_seconds:
                 before = limit.added_seconds - seconds
                 left = max(limit.max_added_seconds - before, 0)
+                whole, rest = map(format_duration, (limit.max_added_seconds, left))
+                allowed = f"extensions of at most {whole} in total, of which {rest} is left"
+                if not limit.max_added_seconds:
+                    allowed = "no extension"
                 raise InvalidRequest(
-                    f"cannot add {seconds} s: the keypair's policy allows extensions of at most "
-                    f"{limit.max_added_seconds} s in total, and {left} s are left",
+                    f"the lifetime cannot be extended by {format_duration(seconds)}: keypair "
+                    f"policy {limit.policy} allows {allowed}",
                     field="seconds",
                     asked=seconds,
                     limit=limit.max_added_seconds,

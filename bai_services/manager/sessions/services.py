@@ -275,7 +275,7 @@ def session_services(
             idle_store, samples, planned_stops, clock, lease=scheduling.lease, metrics=metrics
         ),
         idle_replays=IdleReplays(idle_checkers, idle_store, samples, clock),
-        idle_requests=IdleCheckRequests(sessions, idle_store, clock, audit),
+        idle_requests=IdleCheckRequests(sessions, idle_store, time_limits, clock, audit),
         resizes=resizes,
         elastic=Elastic(
             ElasticStore(database), resize_store, resizes, clock, lease=scheduling.lease

@@ -123,7 +123,7 @@ async def test_changed_queue_position_sends_an_event(
                 pass
             data = json.loads((await anext(lines)).removeprefix("data: "))
         expected = {"kind": "position", "session_id": third, "status": "PENDING", "folder_id": ""}
-        assert data == expected
+        assert data == expected | {"owner_id": (await user.get("/me"))["id"]}
         assert await position() == 2
         await other_user.post("/sessions", {"name": "theirs", "resources": SIX})
         async with asyncio.timeout(30):

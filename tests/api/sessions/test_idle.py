@@ -113,9 +113,13 @@ async def test_owner_extends_the_idle_timeout(api: Api, agent: FakeAgent, user: 
     session_server = await start_session(api, agent)
     unlimited = await user.post("/sessions/lab1/activity", {})
     assert (unlimited["idle_ends_at"], unlimited["next_report_seconds"]) == (None, 300)
+    admin = await api.client("admin")
+    # The request has changed nothing.
+    assert (await admin.get("/audit-log", action="session.keep-alive"))["total"] == 0
     await set_idle_timeout(api, 300)
     session_server.wait(250)
     extended = await user.post("/sessions/lab1/activity", {})
+    assert (await admin.get("/audit-log", action="session.keep-alive"))["total"] == 1
     session = await user.get("/sessions/lab1")
     assert session["idle_ends_at"] == extended["idle_ends_at"]
     ends, began = (datetime.fromisoformat(session[n]) for n in ("idle_ends_at", "started_at"))

@@ -182,6 +182,8 @@ async def test_idle_session_shows_its_end_and_can_be_kept_alive(
     assert kept["end_rule"] is None
     with pytest.raises(errors.Conflict, match="another keep-alive"):
         await user.post("/sessions/lab1/idle-checks/keep-alive")
+    (entry,) = (await admin.get("/audit-log", action="session.keep-alive"))["items"]
+    assert (entry["entity_name"], entry["owner_id"]) == ("lab1", shown["owner_id"])
     with pytest.raises(errors.Conflict, match="allows its exclusion"):
         await user.put("/sessions/lab1/idle-checks/exclusion", {})
     await pass_time(api, judging, session, 420, 0.01)

@@ -700,6 +700,7 @@ async def test_events_contain_only_sessions_that_the_caller_may_read(
                 received.append(json.loads(line.removeprefix("data: ")))
         assert {event["session_id"] for event in received} == {session["id"]}
         assert [event["status"] for event in received] == ["PENDING", "SCHEDULED"]
+        assert {event["owner_id"] for event in received} == {session["owner_id"]}
 
 
 async def test_invited_user_receives_an_event_without_content(
@@ -715,6 +716,7 @@ async def test_invited_user_receives_an_event_without_content(
         while not (line := await asyncio.wait_for(anext(lines), 10)).startswith("data: "):
             pass
         event = {"kind": "invitation", "session_id": "", "status": None, "folder_id": ""}
+        event["owner_id"] = (await other.get("/me"))["id"]
         assert json.loads(line.removeprefix("data: ")) == event
         # The inviter's stream has no event of the invitation: its first event announces a new
         # session.

@@ -8,6 +8,7 @@ from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.sessions.records import Session
 from bai_services.db.sessions.idle_checks.store import IdleCheckStore
 from bai_services.db.sessions.rows import SessionRow
+from bai_services.db.sessions.time_limits import TimeLimitStore
 
 from ...accounts import authorizer
 from ...audit import Audit
@@ -19,16 +20,22 @@ class IdleCheckRequests:
     """Changes of users to the idle checks of their running sessions."""
 
     def __init__(
-        self, sessions: Sessions, store: IdleCheckStore, clock: Clock, audit: Audit
+        self,
+        sessions: Sessions,
+        store: IdleCheckStore,
+        limits: TimeLimitStore,
+        clock: Clock,
+        audit: Audit,
     ) -> None:
         self._sessions = sessions
         self._store = store
+        self._limits = limits
         self._clock = clock
         self._audit = audit
 
     async def keep_alive(self, caller: Caller, key: str) -> Session:
-        """Restart the time windows of the checkers that allow it, as if the session had just been
-        used.
+        """Restart the idle timeout, and the time windows of the checkers that allow it, as if the
+        session had just been used.
 
         Raises
         ------
@@ -36,7 +43,11 @@ class IdleCheckRequests:
             If the session is not running, or no checker allows another keep-alive.
         """
         row = await self._running(caller, key)
-        await self._store.keep_alive(row.id, self._clock())
+        now = self._clock()
+        await self._store.keep_alive(row.id, now)
+        _, report_seconds = await self._limits.idle_timeouts(row.id)
+        if report_seconds:
+            await self._limits.record_activity(row.id, now, None)
         await self._record(caller, "session.keep-alive", row)
         return await self._sessions.view(caller, row)
 
@@ -62,5 +73,7 @@ class IdleCheckRequests:
         return row
 
     async def _record(self, caller: Caller, action: str, row: SessionRow) -> None:
-        entry = self._audit.entry(caller, action, row.id, domain=row.domain, name=row.name)
+        entry = self._audit.entry(
+            caller, action, row.id, domain=row.domain, owner_id=row.owner_id, name=row.name
+        )
         await self._audit.add(entry)

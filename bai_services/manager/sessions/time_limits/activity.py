@@ -58,7 +58,7 @@ class SessionActivity:
             used_at = now - timedelta(seconds=idle_seconds)
             await self._limits.record_activity(row.id, used_at, now if is_own_report else None)
             row = await self._store.find(row.id)
-        if not is_own_report:
+        if report_seconds and not is_own_report:
             entry = self._audit.entry(
                 caller,
                 "session.keep-alive",

@@ -85,5 +85,6 @@ test('amounts of a budget have two decimals and the currency of the prices', () 
       .map(column => showValue(values[column.key], column, values, 'budgets'));
   const budget = { amount: 1000, spent: 1000.014, left: -0.004, currency: 'EUR' };
   expect(shown(budget)).toEqual(['1,000 EUR', '1,000.01 EUR', '0 EUR']);
+  expect(shown({ ...budget, left: -0.22 })[2]).toBe('0.22 EUR over');
   expect(shown({ amount: 5, spent: null, left: null, currency: '' })).toEqual(['5', '–', '–']);
 });

@@ -56,6 +56,22 @@ test('a short idle timeout warns only after half of its time', () => {
   expect(stageOf(idle(-2999, 601))).toBe(undefined);
 });
 
+test('the time limit that the user of a batch session has set warns only at its end', () => {
+  const rule = (seconds: number, code: string) => ({ ends_at: at(seconds), coded: { code } });
+  const batch = (left: number, limit = 600) => ({
+    end_rule: rule(left, 'batch-timeout'),
+    batch_timeout: limit
+  });
+  expect(stageOf(batch(600))).toBe(undefined);
+  expect(stageOf(batch(121))).toBe(undefined);
+  expect(stageOf(batch(120))).toBe('last');
+  // Not at the start.
+  expect(stageOf(batch(60, 60))).toBe(undefined);
+  expect(stageOf(batch(30, 60))).toBe('last');
+  // Another rule stops it first.
+  expect(stageOf({ ...batch(600), end_rule: rule(500, 'budget-stop') })).toBe('soon');
+});
+
 test('a closed warning stays closed if its end varies by less than a minute', () => {
   const keys = (seconds: number) => {
     const warning = stopWarning(session({ idle_checks: [check(seconds)] }), NOW);

@@ -53,6 +53,10 @@ const UNREACHABLE = 'unreachable';
 export const unreachable = (status = 0) =>
   new ApiError(status, UNREACHABLE, i18next.t('errors.unreachable'));
 
+// Statuses of a proxy that gets no response from the manager. Any other is the manager's.
+const PROXY_STATUSES: readonly number[] = [502, 503, 504];
+const INTERNAL = 'internal';
+
 interface ErrorBody {
   error?: string;
   message?: string;
@@ -69,8 +73,11 @@ export function failureOf({ status, statusText }: Response, body: unknown): ApiE
   const { error, message, coded, details } = (
     body !== null && typeof body === 'object' ? body : {}
   ) as ErrorBody;
-  if (error === undefined && status >= 500) {
+  if (error === undefined && PROXY_STATUSES.includes(status)) {
     return unreachable(status);
+  }
+  if (error === INTERNAL || (error === undefined && status >= 500)) {
+    return new ApiError(status, INTERNAL, i18next.t('errors.internal'), {}, true);
   }
   const text = isOutdated(error, details)
     ? i18next.t('errors.outdated')

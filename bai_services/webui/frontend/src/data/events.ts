@@ -17,10 +17,12 @@ const FIRST_RETRY_MILLIS = 1_000;
 // Throttle interval: a change and all changes within this time after it cause one refresh.
 const THROTTLE_MILLIS = 150;
 
-interface Change {
+export interface Change {
   kind: string;
   session_id: string;
   status: string;
+  /** The id of the user who owns the session. */
+  owner_id: string;
   folder_id: string;
 }
 

@@ -1,3 +1,4 @@
+import i18next from 'i18next';
 import { checkAccess } from './events';
 import { currentConnection, onConnection } from './connection';
 
@@ -20,8 +21,8 @@ const connected = () =>
  * Import a part of the UI. While the server cannot be reached, wait for it; the page shows the
  * caller's placeholder and the notice of the lost connection.
  *
- * @throws the error of the import if the server responds, for example after an upgrade has removed
- * the file
+ * @throws ScriptError if the server responds, but the import fails, for example because an upgrade
+ * has removed the file
  */
 export async function loadScript<T>(load: () => Promise<T>): Promise<T> {
   try {
@@ -29,6 +30,13 @@ export async function loadScript<T>(load: () => Promise<T>): Promise<T> {
   } catch {
     await checkAccess();
     await connected();
-    return await load();
+    try {
+      return await load();
+    } catch (error) {
+      throw new ScriptError(i18next.t('errors.script'), { cause: error });
+    }
   }
 }
+
+/** A part of the UI cannot be imported until the page is loaded again. */
+export class ScriptError extends Error {}

@@ -3,7 +3,7 @@ import { App } from 'antd';
 import i18next from 'i18next';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { onChange } from '../../data/events';
+import { onChange, type Change } from '../../data/events';
 import { receivedInvitationsQuery } from '../../data/folders/folders';
 import { meQuery } from '../../data/accounts/me';
 import { refreshNotifications } from '../../data/notifications';
@@ -60,6 +60,15 @@ export function noticeOf(session: Session): NewNotice | undefined {
 }
 
 /**
+ * Whether the change can have a notice for this user. The sessions of others must not be read: the
+ * audit log would record an access.
+ */
+export const concerns = (
+  { kind, status, owner_id: owner }: Omit<Change, 'session_id' | 'folder_id'>,
+  userId: string | undefined
+) => kind === 'status' && ANNOUNCED.includes(status) && owner === userId;
+
+/**
  * Notify users when their sessions start, fail or are about to stop, and when a folder is shared
  * with them. Returns whether a session is about to stop.
  */
@@ -74,14 +83,14 @@ export function useLiveNotices(): boolean {
 
   useEffect(
     () =>
-      onChange(({ kind, status, session_id: id }) => {
-        if (kind !== 'status' || !ANNOUNCED.includes(status)) {
+      onChange(change => {
+        if (!concerns(change, me?.id)) {
           return;
         }
         // Bypass the cache: a short session may have ended since the last request.
-        void readSession(id).then(
+        void readSession(change.session_id).then(
           session => {
-            const notice = session.owner === me?.username ? noticeOf(session) : undefined;
+            const notice = noticeOf(session);
             if (notice) {
               show(notice);
             }
@@ -89,7 +98,7 @@ export function useLiveNotices(): boolean {
           () => undefined // the lists, which are read at the same time, report the error
         );
       }),
-    [me, show]
+    [me?.id, show]
   );
   useShareNotices(me?.id, show);
   return useStopWarnings(me?.username);

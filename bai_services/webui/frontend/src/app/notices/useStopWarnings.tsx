@@ -7,6 +7,7 @@ import { useTranslation } from 'react-i18next';
 import { formatDuration, formatSoon, useNow } from '../../components/time';
 import { addNotice, hasNotice } from '../../data/notices';
 import { refreshNotifications } from '../../data/notifications';
+import { afterStopText } from '../../data/sessions/endTexts';
 import { runningSessionsQuery, type Session } from '../../data/sessions/sessions';
 import { stopWarning, warningKeys, type StopWarning } from '../../data/sessions/stopWarnings';
 import { reasonText } from '../../i18n/reasonText';
@@ -120,6 +121,7 @@ function Description(props: PartProps) {
   const { session, endsAt } = warning;
   const left = Math.max(0, (endsAt - now) / 1000);
   const rule = session.end_rule;
+  const after = afterStopText(session);
   return (
     <>
       {stopText(t, i18n.language, warning)}{' '}
@@ -128,6 +130,7 @@ function Description(props: PartProps) {
         {t('notices.left', { time: formatDuration(left, i18n.language) })}
       </strong>
       {rule && <div>{reasonText(i18n, { message: rule.reason, coded: rule.coded })}</div>}
+      {after && <div>{t(after)}</div>}
     </>
   );
 }

@@ -3,6 +3,7 @@ import { endingCheck, endKind, endOf, type Session } from './sessions';
 const MINUTE_MILLIS = 60_000;
 const WARNING_MILLIS = 10 * MINUTE_MILLIS;
 const LAST_WARNING_MILLIS = 2 * MINUTE_MILLIS;
+const BATCH_TIMEOUT = 'batch-timeout';
 
 /** A warning that a session is stopped soon. A closed warning stays closed until the next stage. */
 export interface StopWarning {
@@ -32,6 +33,11 @@ function warningMillis(session: Session, endsAt: number): number {
   if (kind === 'idle') {
     // The end is always at most one idle timeout ahead.
     return Math.min(WARNING_MILLIS, (endsAt - Date.parse(session.idle_since ?? '')) / 2);
+  }
+  if (session.end_rule?.coded.code === BATCH_TIMEOUT && kind === 'rule') {
+    // The user has chosen this limit, and most jobs end before it.
+    const limit = 1000 * (session.batch_timeout ?? 0);
+    return Math.min(LAST_WARNING_MILLIS, limit / 2);
   }
   return WARNING_MILLIS;
 }

@@ -16,6 +16,9 @@ export const budgetsQuery = (page: { limit: number; offset: number }) =>
     placeholderData: keepPreviousData
   });
 
+/** Whether more than a budget was spent; an excess that is shown as 0 does not count. */
+export const isOver = (left: number) => left <= -0.005;
+
 /** An amount with at most two decimal places and the currency, for example "12.5 EUR". */
 export const money = (amount: number, currency: string, language: string) =>
   [

@@ -6,7 +6,7 @@ import { SlotTags } from '../../components/SlotTags';
 import { startText } from '../../components/startText';
 import { useReadOnlyReason } from '../../components/useReadOnlyReason';
 import type { SessionPreview } from '../../data/sessions/launch';
-import { money } from '../../data/usage/budgets';
+import { isOver, money } from '../../data/usage/budgets';
 import { reasonText } from '../../i18n/reasonText';
 import { idOf } from './Field';
 import { useLauncher } from './launcherContext';
@@ -76,7 +76,9 @@ function Costs({ preview }: { preview: SessionPreview }) {
       {cost !== null && <div>{t('launcher.cost-per-hour', { cost: text(cost) })}</div>}
       {left !== null && (
         <Typography.Text {...(left <= 0 ? { type: 'danger' as const } : {})}>
-          {t('launcher.budget-left', { left: text(left) })}
+          {isOver(left)
+            ? t('launcher.budget-over', { amount: text(-left) })
+            : t('launcher.budget-left', { left: text(left) })}
         </Typography.Text>
       )}
     </Typography.Paragraph>

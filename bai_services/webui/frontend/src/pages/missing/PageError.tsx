@@ -2,6 +2,7 @@ import type { ErrorComponentProps } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { PageResult } from '../../components/PageResult';
+import { ScriptError } from '../../data/scripts';
 
 /** Replaces a page that failed to render; header and sidebar remain usable. */
 export function PageError({ error, reset }: ErrorComponentProps) {
@@ -10,7 +11,7 @@ export function PageError({ error, reset }: ErrorComponentProps) {
     <PageResult status="500" title={t('errors.page')}>
       <ErrorNotice
         error={error instanceof Error ? error : new Error(String(error))}
-        onRetry={reset}
+        onRetry={error instanceof ScriptError ? () => location.reload() : reset}
       />
     </PageResult>
   );

@@ -2,7 +2,7 @@ import i18next from 'i18next';
 import { USABLE_PROJECTS, type Entity } from '../../components/entities/entity';
 import { CHANGED_BY_ROLE, isChangeableBy } from '../../components/entities/sharedObjects';
 import type { Item } from '../../data/entities';
-import { money } from '../../data/usage/budgets';
+import { isOver, money } from '../../data/usage/budgets';
 
 const MODES = ['warn', 'block'];
 const PERIODS = ['month', 'fixed'];
@@ -16,6 +16,12 @@ const amountOf = (key: string) => (item: Item) => {
     : '–';
 };
 
+/** What is left of a budget, or by how much it is exceeded. */
+const leftOf = (item: Item) =>
+  typeof item['left'] === 'number' && isOver(item['left'])
+    ? i18next.t('budgets.over', { amount: amountOf('left')({ ...item, left: -item['left'] }) })
+    : amountOf('left')(item);
+
 /** Budgets of projects. */
 export const BUDGETS: Entity = {
   name: 'budgets',
@@ -28,7 +34,7 @@ export const BUDGETS: Entity = {
     { key: 'domain', isSortable: true },
     { key: 'amount', isSortable: true, render: amountOf('amount') },
     { key: 'spent', isSortable: true, render: amountOf('spent') },
-    { key: 'left', render: amountOf('left') },
+    { key: 'left', render: leftOf },
     { key: 'spent_percent' },
     { key: 'mode', isSortable: true },
     { key: 'blocked_at', isSortable: true },

@@ -9,6 +9,7 @@ import { config } from '../../config';
 import { useIsReadOnly } from '../../data/accounts/me';
 import { ownQuotasQuery } from '../../data/folders/folders';
 import { NEARLY_FULL_PERCENT, quotasQuery } from '../../data/sessions/quotas';
+import { afterStopText } from '../../data/sessions/endTexts';
 import { endKind, endOf, runningSessionsQuery, type Session } from '../../data/sessions/sessions';
 import { reasonText } from '../../i18n/reasonText';
 import { Invitations } from '../data/Invitations';
@@ -56,6 +57,7 @@ function EndingSession({ session, left }: { session: Session; left: number }) {
   const { t, i18n } = useTranslation();
   const kind = endKind(session);
   const rule = session.end_rule;
+  const after = afterStopText(session);
   return (
     <Alert
       type="warning"
@@ -75,6 +77,7 @@ function EndingSession({ session, left }: { session: Session; left: number }) {
         // The buttons are below the text: on a narrow screen, there is no room beside it.
         <Flex vertical align="start" gap="small">
           {rule && reasonText(i18n, { message: rule.reason, coded: rule.coded })}
+          {after && <span>{t(after)}</span>}
           <Flex wrap gap="small">
             <StopActions session={session} />
           </Flex>

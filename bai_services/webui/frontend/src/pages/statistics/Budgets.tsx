@@ -7,7 +7,7 @@ import { PAGE_SIZE, rangeOf, useExistingPage } from '../../components/list/Paged
 import { Tag } from '../../components/Tag';
 import { formatTime } from '../../components/time';
 import { UserText } from '../../components/UserText';
-import { budgetsQuery, money, type ProjectBudget } from '../../data/usage/budgets';
+import { budgetsQuery, isOver, money, type ProjectBudget } from '../../data/usage/budgets';
 import { replacesData } from '../../data/connection';
 
 /** The spent part of each project budget; renders nothing if there are no budgets. */
@@ -50,6 +50,8 @@ function BudgetCard({ budget }: { budget: ProjectBudget }) {
   const { t, i18n } = useTranslation();
   const text = (amount: number) => money(amount, budget.currency, i18n.language);
   const percent = budget.spent_percent ?? 0;
+  const left = budget.left ?? budget.amount;
+  const end = formatTime(budget.period_end, i18n.language);
   const warning = Math.min(...budget.warn_percents, 100);
   return (
     <Card size="small" style={{ flex: '1 1 280px', maxWidth: 420 }}>
@@ -70,10 +72,9 @@ function BudgetCard({ budget }: { budget: ProjectBudget }) {
         {t('budgets.spent-of', { spent: text(budget.spent ?? 0), amount: text(budget.amount) })}
       </div>
       <Typography.Text type="secondary">
-        {t('budgets.left-until', {
-          left: text(budget.left ?? budget.amount),
-          end: formatTime(budget.period_end, i18n.language)
-        })}
+        {isOver(left)
+          ? t('budgets.over-until', { amount: text(-left), end })
+          : t('budgets.left-until', { left: text(left), end })}
       </Typography.Text>
     </Card>
   );
