@@ -136,6 +136,8 @@ class Manager:
             mails=self.mails,
             lease=self.scheduling.lease,
         )
+        self.sessions.idle_judging.on_changed_ends = self.scheduling.scheduler.read_again
+        self.sessions.idle_judging.on_final_warning = self.notifications.outbox.warn_of_stops
         self.usage = usage_services(
             context,
             self.accounts.projects,

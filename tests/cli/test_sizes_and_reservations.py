@@ -111,7 +111,10 @@ async def test_only_whole_machines_exclude_other_reservations(
         assert made.stdout == f"reservation {name} is approved: a1\n"
     whole = await bai("reservation", "create", "all", *common, "--whole-machines", by="admin")
     assert whole.code != 0
-    assert "only 0 of 1 suitable agents can be reserved" in whole.stderr
+    assert (
+        "1 agent with cpu=3 requested, but only 0 of 1 suitable agent can be reserved"
+        in whole.stderr
+    )
     await bai("reservation", "cancel", "one", by="admin")
     await bai("reservation", "cancel", "two", by="admin")
     await bai("reservation", "create", "all", *common, "--whole-machines", by="admin")

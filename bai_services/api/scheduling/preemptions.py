@@ -16,7 +16,8 @@ _TAG = "resource groups"
 class PreemptedSession(ResponseModel):
     """``rule``: priority, job-priority or fair-share.
 
-    ``stopped_at``: when the stop was requested; null if no stop was requested yet.
+    ``stopped_at``: when the stop was requested; null if no stop was requested yet or, if the
+    preemption has ended, the session was not stopped.
     """
 
     session_id: str

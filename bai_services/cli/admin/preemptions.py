@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from .. import output
 from ..command import Connection, connected, example, json_option, page_options, page_query
 
-_COLUMNS = ("created_at", "for_session", "owner", "stopped", "mode", "stops_at", "outcome")
+_COLUMNS = ("created_at", "for_session", "owner", "victims", "mode", "stops_at", "outcome")
 
 
 @click.command("preemptions", epilog=example("bai admin group preemptions default"))
@@ -31,9 +34,14 @@ async def preemptions(
     if not as_json:
         for item in page["items"]:
             hidden = item["victim_count"] - len(item["victims"])
-            names = [f"{v['session']} ({v['rule']})" for v in item["victims"]]
+            names = [_victim(victim, has_ended=bool(item["outcome"])) for victim in item["victims"]]
             names += [f"{hidden} hidden"] if hidden else []
-            item["stopped"] = ", ".join(names)
+            item["victims"] = ", ".join(names)
             item["for_session"] = item["session"] or "(hidden)"
             item["outcome"] = item["outcome"] or "waiting"
     output.print_page(page, _COLUMNS, as_json=as_json, empty=empty)
+
+
+def _victim(victim: Mapping[str, Any], *, has_ended: bool) -> str:
+    note = ", not stopped" if has_ended and not victim["stopped_at"] else ""
+    return f"{victim['session']} ({victim['rule']}{note})"

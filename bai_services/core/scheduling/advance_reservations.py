@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ..coded_text import CodedText, TextTemplate
+from ..counts import counted
 from ..errors import Conflict, InvalidRequest
 from ..operations.periods import require_not_past
 from ..resources import ResourceSlots
@@ -267,6 +268,20 @@ def overlapping_bookings(
     return [b for b in booked if b.starts_at < ends_at and starts_at < b.ends_at]
 
 
+def require_suitable(
+    agents: Iterable[AgentState], nodes: int, resources: ResourceSlots, group: str
+) -> None:
+    """Raise ``Conflict`` if no agent of the resource group ``group`` is suitable."""
+    known = list(agents)
+    if any(suits(agent, resources) for agent in known):
+        return
+    if resources and not any(_has(agent, resources) for agent in known):
+        problem = f"no agent of resource group {group} has {resources}"
+    else:
+        problem = f"no agent of resource group {group}{_with(resources)} accepts sessions"
+    raise Conflict(problem, nodes=nodes, available=0, reservations=[])
+
+
 def raise_if_too_few(
     free: Sequence[AgentState],
     suitable: Sequence[AgentState],
@@ -281,8 +296,8 @@ def raise_if_too_few(
     names = sorted({b.name for b in overlapping if b.name and b.agents & ids})
     why = f"; reserved in this period: {', '.join(names)}" if names else ""
     raise Conflict(
-        f"{nodes} agents with {resources} requested, but only {len(free)} of "
-        f"{len(suitable)} suitable agents can be reserved{why}",
+        f"{counted(nodes, 'agents')}{_with(resources)} requested, but only {len(free)} of "
+        f"{counted(len(suitable), 'suitable agents')} can be reserved{why}",
         nodes=nodes,
         available=len(free),
         reservations=names,
@@ -291,7 +306,13 @@ def raise_if_too_few(
 
 def suits(agent: AgentState, resources: ResourceSlots) -> bool:
     """Return whether an agent accepts sessions and, when empty, has these resources."""
-    if not (agent.is_alive and agent.is_schedulable):
-        return False
+    return agent.is_alive and agent.is_schedulable and _has(agent, resources)
+
+
+def _has(agent: AgentState, resources: ResourceSlots) -> bool:
     empty = agent.fully_available()
     return all(empty.free(slot) >= amount for slot, amount in resources.items())
+
+
+def _with(resources: ResourceSlots) -> str:
+    return f" with {resources}" if resources else ""

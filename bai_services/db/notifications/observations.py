@@ -63,9 +63,8 @@ class ObservationStore:
     async def conditions(self, now: datetime) -> list[Condition]:
         """Return the conditions that hold now according to the database."""
         async with self._db.read() as tx:
-            ends = [*await _checker_ends(tx, now), *await _policy_ends(tx, now)]
             return [
-                *ending_conditions(ends, now),
+                *await _stops(tx, now),
                 *await _long_waits(tx, now),
                 *await _quotas(tx),
                 *await _announcements(tx, now),
@@ -74,6 +73,16 @@ class ObservationStore:
                 *await _lost_agents(tx),
                 *await _failing_mails(tx),
             ]
+
+    async def stops(self, now: datetime) -> list[Condition]:
+        """Return only the due warnings before stops of sessions."""
+        async with self._db.read() as tx:
+            return await _stops(tx, now)
+
+
+async def _stops(tx: AsyncConnection, now: datetime) -> list[Condition]:
+    ends = [*await _checker_ends(tx, now), *await _policy_ends(tx, now)]
+    return ending_conditions(ends, now)
 
 
 async def _checker_ends(tx: AsyncConnection, now: datetime) -> list[SessionEnd]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Owner, Role, Visibility
-from bai_services.core.audit import AuditEntry
+from bai_services.core.audit import AuditEntry, changed_values
 from bai_services.core.errors import AlreadyExists, Conflict, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.notifications.events import Event, reservation_decided
@@ -23,6 +24,7 @@ from bai_services.core.scheduling.advance_reservations import (
     AdvanceReservation,
     Booking,
     choose_agents,
+    require_suitable,
 )
 from bai_services.core.scheduling.caps import Scope, ScopeKind, raise_if_violated, violations
 from bai_services.core.scheduling.placement import Placement
@@ -145,7 +147,7 @@ class AdvanceReservationStore:
     ) -> AdvanceReservation:
         """Approve, reject or cancel an open reservation, and raise ``event``.
 
-        An approval chooses the agents again.
+        An approval chooses the agents again. The audit entry gets the changed values.
 
         Raises
         ------
@@ -167,16 +169,20 @@ class AdvanceReservationStore:
                     + (" and has ended" if found.ends_at <= at else ""),
                     state=found.state,
                 )
-            changes: dict[str, Any] = {"state": state, "decided_by": by}
+            changes: dict[str, Any] = {"state": state}
             if state is ReservationState.APPROVED:
                 row = (
                     await tx.execute(sa.select(advance_reservations).where(_r.id == found.id))
                 ).one()
                 changes["agents"] = list(await _book(tx, row._asdict()))
             await tx.execute(
-                sa.update(advance_reservations).where(_r.id == found.id).values(**changes)
+                sa.update(advance_reservations)
+                .where(_r.id == found.id)
+                .values(**changes, decided_by=by)
             )
-            await record(tx, audit)
+            before = {"state": found.state, "agents": found.agents}
+            details = {**audit.details, **changed_values(before, changes)}
+            await record(tx, replace(audit, details=details))
             await _raise(tx, event)
             return (await _find(tx, found.id, Visibility()))[0]
 
@@ -365,6 +371,7 @@ async def _choose_agents(
     """Choose agents for a reservation that do not conflict with bookings or running sessions."""
     group, period = values["resource_group"], (values["starts_at"], values["ends_at"])
     agents = await read_agents(tx, [group])
+    require_suitable(agents, values["nodes"], values["resources"], group)
     running = await read_running(tx, await _sessions_of(tx, group))
     if not values["whole_machines"]:
         ended: dict[str, list[Placement]] = {}

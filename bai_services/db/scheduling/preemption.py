@@ -171,34 +171,40 @@ class PreemptionStore:
     ) -> list[str]:
         """End an active plan, given by its id or its beneficiary; return the ids of its victims.
 
-        If the plan is dropped, notify the owners of running victims that their sessions continue.
-        Return [] if there is no such active plan.
+        Notify the owners of victims that were not stopped that their sessions continue. Return []
+        if there is no such active plan.
         """
         by = _plans.id == plan_id if plan_id else _plans.session_id == session_id
         async with self._db.write() as tx:
-            ended = await tx.scalar(
-                sa.update(preemption_plans)
-                .where(by, _plans.ended_at.is_(None))
-                .values(ended_at=at, outcome=outcome)
-                .returning(_plans.id)
-            )
+            update = sa.update(preemption_plans).where(by, _plans.ended_at.is_(None))
+            ended = (
+                await tx.execute(
+                    update.values(ended_at=at, outcome=outcome).returning(
+                        _plans.id, _plans.created_at
+                    )
+                )
+            ).one_or_none()
             if ended is None:
                 return []
-            select = sa.select(_victims.session_id).where(_victims.plan_id == ended)
+            select = sa.select(_victims.session_id).where(_victims.plan_id == ended.id)
             victims = list(await tx.scalars(select.order_by(_victims.session_id)))
-            if outcome is PlanOutcome.DROPPED:
-                running = await tx.execute(
-                    sa.select(
-                        sessions.c.id, sessions.c.owner_id, sessions.c.domain, sessions.c.name
-                    ).where(sessions.c.id.in_(victims), sessions.c.status == Status.RUNNING)
+            # A victim that was stopped may run again already.
+            continuing = await tx.execute(
+                sa.select(
+                    sessions.c.id, sessions.c.owner_id, sessions.c.domain, sessions.c.name
+                ).where(
+                    sessions.c.id.in_(victims),
+                    sessions.c.status == Status.RUNNING,
+                    sessions.c.started_at <= ended.created_at,
                 )
-                await raise_events(
-                    tx,
-                    [
-                        session_continues(row.id, at, row.owner_id, row.domain or "", row.name)
-                        for row in running
-                    ],
-                )
+            )
+            await raise_events(
+                tx,
+                [
+                    session_continues(row.id, at, row.owner_id, row.domain or "", row.name)
+                    for row in continuing
+                ],
+            )
             return victims
 
     async def remove_before(self, before: datetime) -> None:

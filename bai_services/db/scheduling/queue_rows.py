@@ -25,12 +25,14 @@ from bai_services.core.scheduling.placement_options import Designation
 from bai_services.core.scheduling.queue import PendingSession, RunningSession
 from bai_services.core.sessions.dependencies import Dependency, unmet_dependencies_text
 from bai_services.core.sessions.group_request import request_of
+from bai_services.core.sessions.idle_checks.checkers import CheckerType
 from bai_services.core.sessions.lifecycle import OCCUPYING, Status
 
 from ..sessions.dependencies import read_dependencies, read_unmet
 from ..tables.accounts import domains, keypair_policies, keypairs, memberships, projects, users
 from ..tables.budgets import project_budgets
 from ..tables.cluster import images, resource_groups
+from ..tables.idle_checks import idle_checkers, session_idle_checks
 from ..tables.sessions import allocations, kernels, session_dependencies, sessions
 from ..tables.usage import usage_prices
 from .caps import CHUNK
@@ -141,9 +143,30 @@ _RECENT: sa.Select[Any] = (
     .order_by(sessions.c.sequence.desc())
 )
 
+# The earliest end of a session that a lifetime checker enforces. The ends of other idle checkers
+# and of checkers that allow exclusion are not enforced, because users can change them.
+_LIFETIME_END = (
+    sa.select(sa.func.min(session_idle_checks.c.ends_at))
+    .join_from(
+        session_idle_checks,
+        idle_checkers,
+        session_idle_checks.c.checker_id == idle_checkers.c.id,
+    )
+    .where(
+        session_idle_checks.c.session_id == sessions.c.id,
+        idle_checkers.c.type == CheckerType.LIFETIME,
+        sa.not_(session_idle_checks.c.is_dry_run),
+        sa.not_(sa.func.coalesce(idle_checkers.c.settings["allows_exclusion"].as_boolean(), False)),
+    )
+    .correlate(sessions)
+    .scalar_subquery()
+    .label("lifetime_end")
+)
+
 _RUNNING: sa.Select[Any] = (
     sa.select(
         *_COMMON,
+        _LIFETIME_END,
         sessions.c.started_at,
         sessions.c.scheduled_at,
         sessions.c.created_at,
@@ -389,6 +412,9 @@ def _reservation_of(options: str) -> str:
 def _running(row: Any, placements: tuple[Placement, ...]) -> RunningSession:
     began: datetime = row.started_at or row.scheduled_at or row.created_at
     seconds = max_run_seconds_of(row)
+    limit = None if seconds is None else began + timedelta(seconds=seconds)
+    # Before the start, the stored end is that of an earlier run.
+    lifetime_end = row.lifetime_end if row.started_at is not None else None
     return RunningSession(
         id=row.id,
         group=row.resource_group,
@@ -398,7 +424,7 @@ def _running(row: Any, placements: tuple[Placement, ...]) -> RunningSession:
         placements=placements,
         slots=total_of(placements),
         started_at=began,
-        ends_at=None if seconds is None else began + timedelta(seconds=seconds),
+        ends_at=min((end for end in (limit, lifetime_end) if end is not None), default=None),
         kind=kind_of(row),
         priority=row.priority,
         job_priority=row.job_priority,

@@ -58,6 +58,7 @@ class Outbox:
         self._hold_lease = hold_lease
         self._deliveries_due = deliveries_due
         self._observed_at: datetime | None = None
+        self._is_warning_due = False
         # Storage hosts that were unreachable at the last observation.
         self._gone: set[str] = set()
         self._cleaned_at: datetime | None = None
@@ -78,14 +79,23 @@ class Outbox:
         await self._events.add([event])
         self._loop.wake()
 
+    def warn_of_stops(self) -> None:
+        """Raise the due warnings before stops at once, not at the next observation."""
+        self._is_warning_due = True
+        self._loop.wake()
+
     async def step(self) -> None:
         if await self._hold_lease() is None:
             return
         now = self._clock()
         await self._events.raise_status_changes(now - SETTLED_AFTER)
         if self._observed_at is None or now - self._observed_at >= CONDITIONS_INTERVAL:
+            self._is_warning_due = False
             await self.observe()
             self._observed_at = now
+        elif self._is_warning_due:
+            self._is_warning_due = False
+            await self._events.update_conditions(await self._observations.stops(now), now)
         while await self._fan_out.has_open():
             if await self._hold_lease() is None:
                 return

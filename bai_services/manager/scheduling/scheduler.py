@@ -328,6 +328,11 @@ class Scheduler:
         except StaleLease:
             self.lease.lost()
 
+    def read_again(self, session_ids: Iterable[str]) -> None:
+        """Let the next pass read sessions again, because their enforced ends have changed."""
+        self._touched.update(session_ids)
+        self._change_count += 1
+
     def _on_change(self, row: SessionRow) -> None:
         if row.status not in _RELEVANT_STATUSES:
             return

@@ -158,6 +158,71 @@ async def test_plan_is_dropped_if_the_waiting_session_is_cancelled(
     assert "session low1 continues to run: its preemption was cancelled" in texts
 
 
+async def test_victim_continues_if_the_waiting_session_starts_elsewhere(
+    api: Api, agent: FakeAgent, user: Client, admin: Client
+) -> None:
+    half = {"cpu": "4", "mem": "1g"}
+    low = await user.post("/sessions", {"name": "low1", "resources": half, "priority": 1})
+    await bring_to_running(api, agent, low["id"])
+    other = await user.post(
+        "/sessions", {"name": "other", "resources": half, "is_preemptible": False}
+    )
+    await bring_to_running(api, agent, other["id"])
+    await preempted_by(user, "high", resources=half)
+    await user.delete("/sessions/other")
+    await api.hub.post(f"/sessions/{other['id']}/exited", END)
+    await agent.beat([])
+    await wait_for_status(user, (await user.get("/sessions/high"))["id"], "SCHEDULED")
+    await api.world.manager.scheduling.preemptions.step()
+    session = await user.get("/sessions/low1")
+    assert (session["status"], session["preemption"]) == ("RUNNING", None)
+    (listed,) = (await admin.get("/preemptions"))["items"]
+    assert listed["outcome"] == "started"
+    assert [victim["stopped_at"] for victim in listed["victims"]] == [None]
+    await api.world.manager.notifications.outbox.step()
+    texts = [each["text"] for each in (await user.get("/notifications"))["items"]]
+    assert texts.count("session low1 continues to run: its preemption was cancelled") == 1
+
+
+@pytest.mark.parametrize(
+    ("allows_exclusion", "is_planned"),
+    [
+        pytest.param(False, False, id="enforced end"),
+        pytest.param(True, True, id="users may exclude the session"),
+    ],
+)
+async def test_no_session_is_stopped_if_a_lifetime_checker_ends_another_in_time(
+    api: Api,
+    agent: FakeAgent,
+    user: Client,
+    admin: Client,
+    allows_exclusion: bool,
+    is_planned: bool,
+) -> None:
+    half, manager = {"cpu": "4", "mem": "1g"}, api.world.manager
+    options = {"preemption": {"enabled": True, "grace": "1m"}}
+    await admin.patch("/resource-groups/default", {"scheduler_opts": options})
+    lifetime = {"name": "life", "type": "session-lifetime", "max_seconds": 300}
+    fields = {"warnings_seconds": [20], "allows_exclusion": allows_exclusion}
+    await admin.post("/idle-checkers", {**lifetime, **fields})
+    binding = {"checker": "life", "scope": "domain", "scope_key": "default"}
+    other = await user.post(
+        "/sessions", {"name": "other", "resources": half, "is_preemptible": False}
+    )
+    await bring_to_running(api, agent, other["id"])
+    api.world.clock.advance(seconds=260)
+    low = await user.post("/sessions", {"name": "low1", "resources": half, "priority": 1})
+    await bring_to_running(api, agent, low["id"])
+    await admin.post("/idle-checker-bindings", binding)
+    # The end is announced after the scheduler has read the session.
+    await manager.scheduling.scheduler.run_pass()
+    await manager.sessions.idle_judging.step()
+    await user.post("/sessions", {"name": "high", "resources": half, "priority": 50})
+    await manager.scheduling.scheduler.run_pass()
+    await with_reasons(user, "high")
+    assert bool((await user.get("/sessions/low1"))["preemption"]) is is_planned
+
+
 async def test_plan_is_dropped_if_the_waiting_session_may_no_longer_start(
     api: Api, agent: FakeAgent, user: Client, admin: Client
 ) -> None:

@@ -51,6 +51,10 @@ async def test_reservation_is_requested_approved_and_shown(api: Api, clock: Mova
         await user.patch("/reservations/course", {"state": "approved"})
     approved = await admin.patch("/reservations/course", {"state": "approved"})
     assert (approved["state"], approved["decided_by"]) == ("approved", "domain-admin")
+    (entry,) = (await admin.get("/audit-log", action="reservation.approve", outcome="done"))[
+        "items"
+    ]
+    assert entry["details"]["changes"] == {"state": {"before": "requested", "after": "approved"}}
     assert await held_by(api) == ["course"]
     # The next reservation gets the other agent; no agent is left for a third.
     other = await admin.post("/reservations", spec(clock, 2, 4, name="other"))
@@ -142,7 +146,7 @@ async def test_reservation_books_a_part_of_a_machine(api: Api, clock: MovableClo
     await admin.post("/reservations", spec(clock, 1, 3, **one, name="second"))
     for whole_machines in (False, True):
         fields = {"name": "third", "whole_machines": whole_machines}
-        with pytest.raises(Conflict, match="only 0 of 1 suitable agents"):
+        with pytest.raises(Conflict, match="only 0 of 1 suitable agent can"):
             await admin.post("/reservations", spec(clock, 1.5, 3, **{**one, **fields}))
     gpu = {"resources": {"cpu": 1, "mem": "1g", "cuda.device": 1}}
     limited = {"batch_timeout": 1800, "type": "batch", "startup_command": "true"}
@@ -242,8 +246,17 @@ async def test_invalid_reservations_are_refused(api: Api, clock: MovableClock) -
     await FakeAgent(api.agent, "a1").beat()
     for fields, error, text in (
         ({"users": ["nobody"]}, InvalidRequest, "not a member"),
-        ({"nodes": 2}, Conflict, "only 1 of 1 suitable agents"),
-        ({"resources": {"cpu": 64}}, Conflict, "only 0 of 0 suitable agents"),
+        ({"nodes": 2}, Conflict, "2 agents with .* only 1 of 1 suitable agent can"),
+        (
+            {"resources": {"cpu": 64}},
+            Conflict,
+            "^no agent of resource group default has cpu=64$",
+        ),
+        (
+            {"resources": {"cpu": 64}, "whole_machines": True},
+            Conflict,
+            "^no agent of resource group default has cpu=64$",
+        ),
         (
             {"starts_at": (clock() + 5 * HOUR).isoformat()},
             InvalidRequest,
@@ -257,6 +270,11 @@ async def test_invalid_reservations_are_refused(api: Api, clock: MovableClock) -
     ):
         with pytest.raises(error, match=text):
             await admin.post("/reservations", spec(clock, **fields))
+    await admin.patch("/agents/a1", {"schedulable": False})
+    text = "^no agent of resource group default with cuda.device=2 accepts sessions$"
+    with pytest.raises(Conflict, match=text):
+        await admin.post("/reservations", spec(clock))
+    await admin.patch("/agents/a1", {"schedulable": True})
     await admin.patch("/projects/default", {"total_resource_slots": {"cuda.device": "1"}})
     with pytest.raises(QuotaExceeded):
         await admin.post("/reservations", spec(clock))

@@ -10,10 +10,9 @@ from typing import Any
 
 
 class PlanOutcome(StrEnum):
-    """How a plan ended.
+    """How a plan ended; victims that still run continue.
 
-    ``started``: the session was started. ``dropped``: the plan no longer helped; victims that still
-    run continue.
+    ``started``: the session was started. ``dropped``: the plan no longer helped.
     """
 
     STARTED = "started"
@@ -24,7 +23,7 @@ class PlanOutcome(StrEnum):
 class PreemptedSession:
     """A victim of a plan; ``rule``: priority, job-priority or fair-share.
 
-    ``stopped_at``: when the stop was requested; None: not yet, or no stop was needed.
+    ``stopped_at``: when the stop was requested; None: not yet or, if the plan has ended, never.
     """
 
     session_id: str

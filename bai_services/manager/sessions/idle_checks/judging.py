@@ -63,6 +63,9 @@ class _Results:
     changed: list[StoredCheck] = field(default_factory=list)
     removed: Collection[Key] = ()
     decisions: list[Decision] = field(default_factory=list)
+    has_new_warnings: bool = False
+    # Sessions whose enforced end may have changed.
+    limited: set[str] = field(default_factory=set)
     due: dict[str, tuple[RunningSession, list[Judgement]]] = field(default_factory=dict)
 
 
@@ -100,6 +103,10 @@ class IdleJudging:
         self._lease = lease
         self._metrics = metrics
         self._monotonic = monotonic
+        # Called when the final warning of a session begins.
+        self.on_final_warning: Callable[[], None] = lambda: None
+        # Called with the ids of sessions whose enforced end may have changed.
+        self.on_changed_ends: Callable[[Collection[str]], None] = lambda ids: None
         self._loop = Loop("idle checks", self.step, TICK_SECONDS)
         self._cleaned_at: float | None = None
         self._reset()
@@ -150,6 +157,10 @@ class IdleJudging:
         waiting = await self._waiting(sessions)
         results = await asyncio.to_thread(self._judge, sessions, waiting, stored, now, monotonic)
         await self._store.write(results.changed, results.removed, results.decisions)
+        if results.has_new_warnings:
+            self.on_final_warning()
+        if results.limited:
+            self.on_changed_ends(results.limited)
         stops = await self._stop_due(results.due)
         if stops.declined:
             await self._store.remove_decisions(stops.declined)
@@ -178,20 +189,26 @@ class IdleJudging:
                 # The end is no longer shown, because a user kept the session alive or excluded it
                 # briefly.
                 self._shown_since.pop(before.key, None)
+            was_shown = (raw.session_id, raw.checker.id) in self._shown_since
             judgement = self._after_warning(raw, now, monotonic)
             session = by_id[judgement.session_id]
             check = _check_of(judgement)
             if before is None or _differs(before, check):
                 results.changed.append(check)
+                if judgement.checker.type is CheckerType.LIFETIME:
+                    results.limited.add(check.session_id)
             else:
                 check = before
             results.current[check.key] = check
+            if check.key in self._shown_since and not (was_shown or check.is_dry_run):
+                results.has_new_warnings = True
             is_repeated = judgement.is_dry_run and before is not None and before.is_due
             if judgement.is_due and not is_repeated:
                 results.decisions.append(_decision_of(judgement, check, session, now))
             if judgement.is_due and not judgement.is_dry_run:
                 results.due.setdefault(session.id, (session, []))[1].append(judgement)
         results.removed = stored.keys() - results.current.keys()
+        results.limited |= {session_id for session_id, _ in results.removed} & by_id.keys()
         return results
 
     def _notice_clock_change(self, now: datetime, monotonic: float) -> None:

@@ -63,6 +63,9 @@ function Victims({ preemption }: { preemption: Preemption }) {
         <span key={victim.session_id}>
           <Name id={victim.session_id} name={victim.session} owner={victim.owner} />{' '}
           <Tag>{t(`preemptions.rule-${victim.rule}`)}</Tag>
+          {preemption.ended_at && !victim.stopped_at && (
+            <Tag color="green">{t('preemptions.not-stopped')}</Tag>
+          )}
         </span>
       ))}
       {hidden > 0 && (
