@@ -765,6 +765,7 @@ NOT_FROM_USERS = {
     "scheduling.advance_reservations.choose_agents",
     "scheduling.advance_reservations.held_parts",
     "scheduling.advance_reservations.held_restriction",
+    "scheduling.advance_reservations.require_suitable",
     "scheduling.elastic.decide",
     "usage.model.Prices.cost",
     "usage.model.Prices.cost_per_hour",
