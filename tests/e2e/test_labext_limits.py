@@ -183,7 +183,6 @@ async def test_the_panel_warns_before_time_limits_extends_the_session_and_shows_
             await panel.get_by_text("This session has ended:").wait_for(timeout=lab.TIMEOUT_MS)
             # A warning does not outlast the stop that it announces.
             await page.locator(".Toastify").get_by_text(unused).wait_for(state="hidden")
-            assert await page.get_by_text("Server Connection Error").count() == 0
             # The panel no longer offers apps.
             await app_row(page, "TensorBoard").wait_for(state="hidden")
             await take_screenshot(page, "ended", tmp_path)
