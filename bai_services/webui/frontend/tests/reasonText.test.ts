@@ -1,5 +1,8 @@
 import i18next, { type i18n as I18n } from 'i18next';
 import { expect, test } from 'vitest';
+import jaReasons from '../../../i18n/ja/reasons.json';
+import koReasons from '../../../i18n/ko/reasons.json';
+import thReasons from '../../../i18n/th/reasons.json';
 import en from '../src/i18n/en';
 import ja from '../src/i18n/ja';
 import ko from '../src/i18n/ko';
@@ -8,7 +11,12 @@ import { reasonText, type Reason } from '../src/i18n/reasonText';
 
 async function translator(lng: string): Promise<I18n> {
   const instance = i18next.createInstance();
-  const resources = { en, ko, ja, th } as unknown as Record<string, Record<string, object>>;
+  const resources = {
+    en,
+    ko: { ...ko, reasons: koReasons },
+    ja: { ...ja, reasons: jaReasons },
+    th: { ...th, reasons: thReasons }
+  } as unknown as Record<string, Record<string, object>>;
   await instance.init({
     lng,
     resources: Object.fromEntries(

@@ -18,15 +18,36 @@ const TEXTS: Record<Language, () => Promise<{ default: ResourceKey }>> = {
   th: () => import('./th')
 };
 
+// The translated reasons and errors of the server are large, and the first page may not need them.
+// Those of English are in the responses.
+const REASONS: Record<Language, (() => Promise<{ default: ResourceKey }>) | null> = {
+  en: null,
+  ko: () => import('../../../../i18n/ko/reasons.json'),
+  ja: () => import('../../../../i18n/ja/reasons.json'),
+  th: () => import('../../../../i18n/th/reasons.json')
+};
+
 export const languageOf = (name: string): Language =>
   Object.hasOwn(LANGUAGES, name) ? (name as Language) : 'en';
 
 export async function loadLanguage(name: string): Promise<void> {
   const language = languageOf(name);
+  // Without the reasons, the English texts of the server remain.
+  loadReasons(language).catch(() => undefined);
   const { default: texts } = await TEXTS[language]();
-  i18next.addResourceBundle(language, 'translation', texts);
+  // The reasons may have arrived before.
+  i18next.addResourceBundle(language, 'translation', texts, true);
   await i18next.changeLanguage(language);
   document.documentElement.lang = language;
+}
+
+/** Add the reasons when they arrive; until then, the English texts of the server are shown. */
+async function loadReasons(language: Language): Promise<void> {
+  const load = REASONS[language];
+  if (load !== null && !i18next.exists('reasons', { lng: language, returnObjects: true })) {
+    const { default: reasons } = await load();
+    i18next.addResourceBundle(language, 'translation', { reasons }, true);
+  }
 }
 
 // Notifies the web UI in the browser's other tabs of the chosen language.
@@ -46,6 +67,8 @@ export async function startI18n(): Promise<void> {
     // React escapes markup; `isolated` shows hidden characters and isolates right-to-left text.
     interpolation: { escape: isolated },
     returnNull: false,
+    // Components show the reasons when they arrive.
+    react: { bindI18nStore: 'added' },
     saveMissing: true,
     missingKeyHandler: (_languages, _namespace, key, fallback) => {
       // Report only keys without a fallback: some technical terms have no text and are shown as

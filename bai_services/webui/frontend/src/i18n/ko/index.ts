@@ -1,6 +1,5 @@
 // The Hub's pages, mails, webhooks and JupyterLab use the same texts.
 import deviceNotices from '../../../../../i18n/ko/device_notices.json';
-import reasons from '../../../../../i18n/ko/reasons.json';
 import events from '../../../../../i18n/ko/notification_events.json';
 import { textsOf, withEvents } from '../areas';
 
@@ -11,6 +10,5 @@ export default {
     ),
     events
   ),
-  deviceNotices,
-  reasons
+  deviceNotices
 };
