@@ -36,7 +36,7 @@ class CodedText:
         return cls(text["code"], text["values"], tuple(map(cls.from_json, text["parts"])))
 
     def format(self, templates: Mapping[str, str]) -> str:
-        """Return the text in the language of ``templates``, which have the codes as keys.
+        """Return the text in the language of ``templates``, a map from codes to templates.
 
         Raises
         ------
@@ -54,14 +54,14 @@ class CodedText:
 
 
 class _Parts(tuple[str, ...]):
-    """The parts of a text; the format specification is the separator: ``{parts:, }``."""
+    """The parts of a text. Their format specification is the separator: ``{parts:, }``."""
 
     def __format__(self, separator: str) -> str:
         return separator.join(self)
 
 
 class _Value(str):
-    """A value in a text. For a number, the format specification is the noun that it counts."""
+    """A value in a text. The format specification of a number is the noun that it counts."""
 
     __slots__ = ("number",)
     number: int | None
@@ -527,7 +527,7 @@ class TextTemplate(Enum):
     IMPORT_INTERNAL_ERROR = "internal error; the log of the manager has the cause"
 
 
-# Reasons for the end of a session that the spawner reports as English text. The manager recognizes
+# Reasons for the end of a session. The spawner reports them as English text. The manager recognizes
 # a reason by its text.
 REPORTED_ENDS = (
     TextTemplate.STOPPED_THROUGH_HUB,

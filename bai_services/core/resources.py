@@ -167,7 +167,7 @@ def _too_fine(slot: str, text: str, exact: Fraction) -> InvalidRequest:
 
 
 def format_amount(slot: str, amount: int) -> str:
-    """Return an exact text of an amount; ``parse_amount`` is the inverse."""
+    """Return the exact amount as text; ``parse_amount`` is the inverse."""
     if slot == MEM:
         for suffix in reversed(MEM_SUFFIXES):
             size = MEM_SUFFIXES[suffix]

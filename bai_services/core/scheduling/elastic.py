@@ -1,11 +1,11 @@
 """Growth and shrinking of elastic sessions, as a pure function of the group's state.
 
-Waiting sessions come first: while any session waits for capacity, no session grows. Elastic
+Waiting sessions have precedence: while any session waits for capacity, no session grows. Elastic
 sessions shrink only if a waiting session can then start. Under a constant load, the first call
 returns all changes and the next call returns none.
 
-For each waiting session, elastic sessions lose as little as possible, unless the search exceeds
-``MAX_STEPS``, or there are more choices than ``MAX_COMPARED`` and ``MAX_GIVERS`` allow.
+For each waiting session, elastic sessions lose as little as possible, within the limits
+``MAX_STEPS``, ``MAX_COMPARED`` and ``MAX_GIVERS`` of the search.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .caps import SESSIONS, Scope
 MAX_WAITING = 20
 # Maximum number of agents or devices that are tried for one waiting session.
 MAX_TRIED = 50
-# Number of these agents or devices that are compared, beginning with the smallest lower bound of
-# the loss. If the waiting session fits on none of them, the others are tried as well.
+# Number of these agents or devices that are compared, in ascending order of the lower bound of the
+# loss. If the waiting session fits on none of them, the others are also tried.
 MAX_COMPARED = 12
 # Maximum number of steps that one call of ``decide`` examines in its search for the smallest loss.
-# Beyond it, sessions shrink in the better of two fixed orders.
+# After this number, sessions shrink in the better of two fixed orders.
 MAX_STEPS = 5_000
 # Maximum number of sessions of a quota that a search considers in each order, in addition to the
 # sessions on the agent.
@@ -194,7 +194,8 @@ class _State:
     def ranked(self, scope: Scope, slot: str, missing: int, order: _Order) -> Iterator[str]:
         """Return the sessions of a scope that can give up a slot, in an order, lazily.
 
-        With the order ``SIZE``, a session that can give the missing amount alone comes first.
+        With the order ``SIZE``, the first is a session that alone can give up the missing amount,
+        if there is one.
         """
         ranking = self._rankings.get((scope, slot))
         members = self.in_scope[scope]
@@ -376,7 +377,7 @@ def _with_smallest_loss(state: _State, session: WaitingSession, search: _Search)
         shortages = _shortages(state, session, agent_id, place, in_quotas)
         bound = _remaining_cost(shortages, {}) + (RESIZE_LOSS if shortages else 0)
         tried.append((bound, agent_id, place, shortages))
-    # The places with the smallest bounds first: the others can then often be skipped.
+    # Start with the smallest bounds, because the other places can then often be skipped.
     tried.sort(key=lambda each: each[:3])
     for number, (bound, agent_id, place, _) in enumerate(tried):
         if best is not None and (bound > best.loss or number >= MAX_COMPARED):
@@ -468,9 +469,9 @@ def _quota_shortages(state: _State, session: WaitingSession) -> list[tuple[Scope
 class _Search:
     """A best-first search (A*) for the smallest loss that covers all shortages.
 
-    A step takes from one session what one shortage lacks, or its whole surplus. A minimum is among
-    the sequences of such steps: at a vertex of the covering problem, each session gives nothing,
-    all, or what is left of a shortage.
+    A step takes from one session the missing amount of one shortage, or the session's whole
+    surplus. Some sequence of such steps is optimal: at a vertex of the covering problem, each
+    session gives nothing, its whole surplus, or the rest of a shortage.
     """
 
     def __init__(self) -> None:
@@ -543,8 +544,8 @@ def _places(agent: FreeAgent, session: WaitingSession) -> list[str]:
 def _fit(state: _State, session: WaitingSession, agent_id: str, place: str, order: _Order) -> bool:
     """Shrink sessions until a waiting session fits on an agent and into its quotas.
 
-    Return whether the session fits. Quotas come first, because shrinking for a quota can also free
-    the missing amount on the agent.
+    Return whether the session fits. Shortages in quotas are covered first, because this can also
+    free the missing amount on the agent.
     """
     for scope in session.scopes:
         for slot, need in {**session.slots, SESSIONS: 1}.items():
@@ -557,7 +558,7 @@ def _fit(state: _State, session: WaitingSession, agent_id: str, place: str, orde
             if need > state.free.get((agent_id, at), 0):
                 holders = state.holders(agent_id, slot, at)
                 near = [holder for holder in holders if holder.id in members]
-            # The order depends on the amount that is missing before the sessions on the agent
+            # Compute the order from the amount that is missing before the sessions on the agent
             # shrink.
             others = state.ranked(scope, slot, missing, order)
             left = _free_up(state, _ordered(state, near, slot, missing, order), slot, missing)

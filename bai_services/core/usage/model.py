@@ -42,7 +42,7 @@ STORED_DIMENSIONS = tuple(d for d in Dimension if d is not Dimension.TOTAL)
 
 
 class SessionKind(StrEnum):
-    """What a session is for: its type, but tasks of pipelines are a kind of their own."""
+    """The purpose of a session: its type, except that tasks of pipelines are a separate kind."""
 
     INTERACTIVE = "interactive"
     BATCH = "batch"
@@ -238,7 +238,8 @@ class HourTotals:
             measures.energy = added(measures.energy, watts * seconds)
 
     def keep_measured(self, facts: Mapping[FactKey, Measures]) -> None:
-        """Copy the measured values of earlier facts of the hour: its samples no longer exist.
+        """Copy the measured values from earlier facts of the hour, because the samples of the hour
+        no longer exist.
 
         Measured values are limited to the allocated amounts.
         """

@@ -46,7 +46,9 @@ class AgentState:
         return replace(self, used={}, devices=devices)
 
     def fully_available(self) -> AgentState:
-        """Return the agent empty, alive and schedulable, with all devices and storage hosts."""
+        """Return the agent as if it were empty, alive and schedulable, with all devices healthy and
+        all storage hosts working.
+        """
         devices = tuple(d.fully_available() for d in self.devices)
         return replace(
             self,
@@ -74,7 +76,7 @@ class Request:
     mode: Mode = Mode.SINGLE_NODE
     designated_agents: tuple[str, ...] = ()
     designation: Designation = Designation.STRICT
-    # Agents on which this session has failed: used only if no other agent fits.
+    # Agents on which this session has failed; they are used only if no other agent fits.
     avoid: tuple[str, ...] = ()
     # Whether a share of at most one device may be divided over several devices, and a larger share
     # into unequal parts.

@@ -32,7 +32,7 @@ LAGS = {FINE: timedelta(seconds=20), COARSE: timedelta(seconds=75)}
 class CheckStatus(StrEnum):
     NOT_CHECKED = "not-checked"  # activity is unknown, or the grace period is not over
     ACTIVE = "active"
-    IDLE = "idle"  # in the countdown, or stopped only if sessions wait for resources
+    IDLE = "idle"  # in the countdown, or not stopped because no session waits for resources
     EXCLUDED = "excluded"  # excluded by a user
 
 
@@ -115,7 +115,9 @@ def window_seconds(settings: CheckerSettings, waiting: int) -> int:
 
 
 def strictest(judgements: Iterable[Judgement]) -> Judgement | None:
-    """Return the judgement with the earliest end, ignoring dry runs; None if none ends."""
+    """Return the judgement with the earliest end, ignoring dry runs; None if no judgement has an
+    end.
+    """
     ending = [j for j in judgements if j.ends_at is not None and not j.is_dry_run]
     return min(ending, key=lambda j: (j.ends_at, j.checker.name), default=None)
 
@@ -128,8 +130,8 @@ def last_interval(table: UsageTable, now: datetime) -> int:
 def table_for(resolution: Resolution, longest: timedelta) -> UsageTable:
     """Return an empty table for windows of at most this length.
 
-    Windows end at ``last_interval``. The table also has space for later intervals, so that their
-    samples do not replace the oldest samples of a window.
+    Windows end at ``last_interval``. The table also has space for some later intervals, because
+    their samples must not replace the oldest samples of a window.
     """
     interval = timedelta(seconds=resolution.interval_seconds)
     later = -(-LAGS[resolution] // interval) + 1

@@ -41,7 +41,7 @@ class RecordedSession:
 class ReplayedStop:
     """A session that the checker would have stopped.
 
-    ``used_again_at``: time of the next use if the stop is wrong because of this use, else None.
+    ``used_again_at``: time of the next use if this use makes the stop wrong, else None.
     ``device_hours``: time of its accelerators from the stop until ``ended_at``.
     """
 
