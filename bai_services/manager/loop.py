@@ -53,8 +53,8 @@ class Loop:
                 await self._step()
                 backoff = FIRST_BACKOFF_SECONDS
             except Exception as error:
-                # The message of ``Unavailable`` is sufficient. Any other error is a defect, so
-                # log its traceback.
+                # Log only the message of ``Unavailable``. Any other error is a defect, so log its
+                # traceback.
                 trace = None if isinstance(error, Unavailable) else error
                 log.error(
                     "%s failed: %s; next try in %g s", self._name, error, backoff, exc_info=trace

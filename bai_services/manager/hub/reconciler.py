@@ -115,8 +115,8 @@ class Reconciler:
     async def _apply_event(
         self, session_id: str, event: Event, reason: CodedText, **facts: Any
     ) -> None:
-        # Check the lease again. If this manager was suspended since it read the rows, they may be
-        # outdated, and another manager may hold the lease.
+        # Check the lease again: if this process was suspended after it had read the rows, another
+        # manager may hold the lease now.
         if await self._lease.hold() is not None:
             await self._lifecycle.try_apply(session_id, event, reason, **facts)
 
@@ -132,7 +132,8 @@ class Reconciler:
         await self._restart_missing(running, servers, now)
         for row in await self._store.in_status(Status.TERMINATING):
             self._servers.remove(row)
-        # A server has at most one live session, which is its newest: only the others are read.
+        # Only the newest session of a server can be live; of the ended sessions, only the newest is
+        # needed.
         live = {(row.hub_user, row.hub_server) for row in running}
         await self._stop_orphans({key: one for key, one in servers.items() if key not in live})
 

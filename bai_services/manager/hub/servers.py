@@ -161,8 +161,8 @@ class HubServers:
             # Keep the server of a session that will continue: removing a server in the Hub cancels
             # its session.
             removes = status in ENDED or not await self._sessions.is_suspending(row.id)
-            # Pass the session id: a newer session may have started the same server since the model
-            # was read.
+            # Pass the session id, because a newer session may have started the same server since
+            # the model was read.
             return await self.hub.stop_server(
                 row.hub_user, row.hub_server, removes, session_id=row.id
             )

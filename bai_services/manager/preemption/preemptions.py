@@ -155,7 +155,7 @@ class Preemptions:
         for plan in plans:
             if plan.status is Status.PENDING and plan.is_blocked:
                 await self._end(PlanOutcome.DROPPED, plan_id=plan.id)
-                # The scheduler reads the session again, without its plan.
+                # The scheduler will read the session again, without its plan.
                 self._lifecycle.notify(await self._sessions.find(plan.session_id))
             elif plan.status is Status.PENDING:
                 await self._continue(plan)

@@ -1,4 +1,4 @@
-"""Judge running sessions by their idle checkers, and stop sessions that are idle too long."""
+"""Judge running sessions by their idle checkers, and stop sessions that are idle for too long."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class IdleJudging:
         sessions = await self._store.running() if await self._store.has_bindings() else []
         if self._is_new and await self._clock_was_set_back(now):
             self._trusted_since = now
-            # Delete samples in the future: they would count later, when the clock reaches their
+            # Delete samples in the future, because they would count when the clock reaches their
             # times.
             await self._samples.delete_from(FINE, now + _SAMPLE_TOLERANCE)
         self._is_new = False
@@ -186,8 +186,8 @@ class IdleJudging:
         for raw in judge(judged, self._tables, now, self._trusted_since):
             before = stored.get((raw.session_id, raw.checker.id))
             if before is not None and before.ends_at is None:
-                # The end is no longer shown, because a user kept the session alive or excluded it
-                # briefly.
+                # The end is no longer shown, because a user has kept the session alive or has
+                # excluded it for a short time.
                 self._shown_since.pop(before.key, None)
             was_shown = (raw.session_id, raw.checker.id) in self._shown_since
             judgement = self._after_warning(raw, now, monotonic)
