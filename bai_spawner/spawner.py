@@ -23,7 +23,7 @@ from .sessions import NO_LOGS, is_ended
 from .start import Start
 
 PROGRESS_STEP_SECONDS = 0.5
-# A stop that takes longer may be waiting for the engine of a lost machine.
+# If a stop takes longer than this, it may be waiting for the engine of a lost machine.
 LOST_CHECK_SECONDS = 2.0
 STOPPED = TextTemplate.STOPPED_THROUGH_HUB.value
 
@@ -61,7 +61,7 @@ class BaiSpawner(SessionServer):
 
     @property
     def is_refused_by_field(self) -> bool:
-        """Whether the form already shows, next to a field, why the start was refused."""
+        """Whether the form shows, next to a field, why the start was refused."""
         return form.has_problems()
 
     def serves(self, session_id: str) -> bool:
@@ -83,8 +83,8 @@ class BaiSpawner(SessionServer):
             ended = await self._stop_unless_lost(engine, running, now)
         except EngineUnreachable as error:
             self.log.error("%s cannot be stopped now: %s", self._log_name, error)
-            # The Hub discards the server's state in any case, so the manager must stop the session
-            # through the agent.
+            # The Hub discards the server's state even if this stop fails, so the manager must stop
+            # the session through the agent.
             await self._cancel_in_manager(running.session_id)
             return
         if ended is None:

@@ -170,7 +170,7 @@ class Elasticity(ResponseModel):
 
 
 class SessionEndRule(ResponseModel):
-    """The limit that ends a running session first, and its text."""
+    """The limit that will end a running session first, and a text about it."""
 
     ends_at: datetime
     reason: str
@@ -296,7 +296,7 @@ class Usage(ResponseModel):
 
 
 class UsageOfDevice(ResponseModel):
-    """``limit_bytes``: memory that the kernel may use. Null in a series: not measured."""
+    """``limit_bytes``: memory that the kernel may use. Null in a series means: not measured."""
 
     id: str
     model: str
@@ -306,7 +306,7 @@ class UsageOfDevice(ResponseModel):
 
 
 class UsageSeries(ResponseModel):
-    """Usage of one kernel in equal intervals, oldest first; null in a series: not measured.
+    """Usage of one kernel in equal intervals, oldest first. Null in a series means: not measured.
 
     ``metrics``: one series for each of cpu_cores, mem_bytes, net_rx_bytes_per_second,
     net_tx_bytes_per_second, io_read_bytes_per_second and io_write_bytes_per_second. ``metrics`` is
