@@ -259,7 +259,8 @@ class IdleCheckStore:
     async def keep_alive(self, session_id: str, at: datetime) -> int:
         """Restart the windows of a session; return the number of checkers that allow this.
 
-        Dry runs stop nothing: their windows restart too, but they use up no keep-alive.
+        The windows of dry runs also restart, but this does not use up a keep-alive, because dry
+        runs stop nothing.
 
         Raises
         ------
@@ -443,7 +444,7 @@ _IS_CHECK = sa.and_(
 )
 _OF_SESSION_THAT_RUNS_LATER = sa.exists().where(
     sessions.c.id == session_idle_checks.c.session_id,
-    # Not `in_`, which cannot be used for several rows of parameters.
+    # `in_` cannot be used, because the statement is executed with several rows of parameters.
     sa.or_(*(sessions.c.status == status for status in _RUNS_LATER)),
 )
 _RESET_CHECK = (
