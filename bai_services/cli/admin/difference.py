@@ -155,7 +155,7 @@ def _creation(entity: Entity, item: Item) -> Change:
 def _update(entity: Entity, item: Item, row: Row) -> Change | None:
     values = dict(item.values)
     if _is_deleted_user(entity, row):
-        # Reactivate a deleted account that is declared again.
+        # If a deleted account is declared again, reactivate it.
         values.setdefault("status", "active")
     fields: dict[str, tuple[Any, Any]] = {}
     for name, value in values.items():

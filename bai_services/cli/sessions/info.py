@@ -97,7 +97,7 @@ def status_text(session: Mapping[str, Any]) -> str:
 def _exit_code(session: Mapping[str, Any]) -> int | None:
     """Return the exit code, if it shows how the session ended.
 
-    A session that is stopped can end with the code 0, which would look like a success.
+    A session that was stopped can also end with the code 0, but this is not a success.
     """
     code: int | None = session["exit_code"]
     return None if code == 0 and session["result"] != Result.SUCCESS else code
