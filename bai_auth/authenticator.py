@@ -47,7 +47,7 @@ from .sign_in_steps import EXTERNAL_ATTRIBUTE, PROOF_ATTRIBUTE
 
 Model = dict[str, Any]
 
-# Attribute of the handler with the time at which the verified password was set.
+# Attribute of the handler that contains the time at which the verified password was set.
 PASSWORD_ATTRIBUTE = "bai_password_changed_at"
 
 
@@ -179,7 +179,7 @@ class BaiAuthenticator(Authenticator):
 
     @default("auth_refresh_strict")
     def _auth_refresh_strict_default(self) -> bool:
-        # With the Hub's default (False), API requests with a token are accepted although the user
+        # With the Hub's default (False), API requests with a token are accepted even if the user
         # has been deactivated.
         return True
 

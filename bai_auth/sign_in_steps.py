@@ -31,8 +31,8 @@ PROOF_ATTRIBUTE = "bai_code_proof"
 # Attribute of the login handler with the verified identity at an OpenID provider. It is never read
 # from a form.
 EXTERNAL_ATTRIBUTE = "bai_external"
-# Lifetimes of a sign-in that waits for a code, or for a registration. A registration takes longer:
-# the user installs an app, and stores recovery codes.
+# Lifetimes of a sign-in that waits for a code, and of one that waits for a registration. A
+# registration takes longer, because the user has to install an app and store recovery codes.
 CODE_SECONDS = 300.0
 REGISTRATION_SECONDS = 600.0
 

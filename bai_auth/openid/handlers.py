@@ -67,8 +67,8 @@ class OpenIdHandler(BaseHandler):
             "next": self.get_argument("next", ""),
             "user": self.current_user.name if links else "",
         }
-        # Lax, because the provider's page leads back here. One cookie for each sign-in, so that
-        # sign-ins in two tabs do not interfere.
+        # SameSite is Lax, because the provider's page leads back here. Each sign-in has a separate
+        # cookie, so that sign-ins in two tabs do not interfere.
         self._set_cookie(
             _cookie_of(flow.state),
             json.dumps(content),

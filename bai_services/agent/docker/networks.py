@@ -147,12 +147,12 @@ class Networks:
     ) -> None:
         """Run ``create`` to its end, even if the caller is cancelled.
 
-        The lock must be held until then: Docker would create a second network with the same name,
-        and then start no container in either.
+        The lock must be held until its end: Docker would otherwise create a second network with the
+        same name, and could then start no container in either network.
         """
 
         async def run() -> None:
-            # Concurrent calls would choose the same subnet.
+            # Hold the lock, because concurrent calls would choose the same subnet.
             async with self._create_lock:
                 await self._calls.run("change", lambda client: create(client, name, user))
 
@@ -213,8 +213,8 @@ class Networks:
                 if error.status_code == CONFLICT and _find(client, name):
                     return
                 reason = str(error.explanation or error)
-                # An overlap means that the machine uses this range outside of Docker. The next
-                # subnet may be free.
+                # In case of an overlap, the machine uses this range outside of Docker. Try the next
+                # subnet.
                 if "overlap" not in reason.lower() and "conflict" not in reason.lower():
                     break
         raise _unavailable(name, self._pool, reason)
@@ -305,7 +305,7 @@ def _remover(name: str) -> Callable[[docker.APIClient], bool]:
         try:
             client.remove_network(name)
         except docker.errors.APIError:
-            # The network was removed already, or a container has just joined it.
+            # The network was already removed, or a container has just joined it.
             return False
         return True
 
