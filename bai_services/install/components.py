@@ -181,7 +181,8 @@ def environment(
         **installation.environment,
     }
     if not os.access(Path(__file__).parents[1], os.W_OK):
-        # Compiled code cannot be cached beside the sources, which are read-only for a service.
+        # Compiled code cannot be cached next to the sources, because they are read-only for a
+        # service.
         variables["NUMBA_CACHE_DIR"] = str(home.path / "cache" / "numba")
     if component is Component.MANAGER:
         variables["BAI_DATABASE_URL"] = database_url(installation)
