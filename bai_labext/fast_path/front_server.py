@@ -42,7 +42,7 @@ _HOP_BY_HOP = (b"connection:", b"keep-alive:")
 
 
 class FrontServer(HTTPServer):
-    """HTTP server of Jupyter. It replaces tornado's HTTP server because of `HTTPServer.configure`."""
+    """HTTP server of Jupyter, which tornado creates because of `HTTPServer.configure`."""
 
     def initialize(  # type: ignore[override]  # the parameters of the base class, and ``cache``
         self, *args: Any, cache: AuthCache, **kwargs: Any

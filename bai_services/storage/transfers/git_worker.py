@@ -185,7 +185,7 @@ class _Repository:
         return blobs, skipped
 
     def _entries(self, commit: str) -> Iterator[bytes]:
-        """Yield the entries of a tree while git lists them, because a hostile tree can be endless."""
+        """Yield the entries of a tree as git lists them, because a hostile tree can be endless."""
         rest = b""
         with self._started(
             "ls-tree", "-r", "-t", "-z", "-l", commit, stdout=subprocess.PIPE
