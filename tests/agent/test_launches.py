@@ -1,4 +1,4 @@
-"""Batch sessions that their agent starts itself, against a real manager without a Hub."""
+"""Batch sessions that the agent starts itself, with a real manager and without a Hub."""
 
 from __future__ import annotations
 

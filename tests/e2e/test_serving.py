@@ -47,12 +47,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.do_GET()
 http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()
 """
-# Uses more memory than SMALL; each page is written.
+# Uses more memory than SMALL has, and writes each page of it.
 USE_MEMORY = """kept = []
 while True: kept.append(b"x" * 10_000_000)"""
 SMALL = {"resources": {"cpu": "1", "mem": "256m"}}
 BODY_BYTES = 100 * 2**20
-# Gateways need at most 5 s; the machine may be busy.
+# Gateways need at most 5 s on an idle machine.
 REVOKE_SECONDS = 10
 
 
@@ -182,7 +182,7 @@ def test_replicas_follow_the_load_from_zero_to_three_and_back(docker_hub: Runnin
         "min_replicas": 0, "max_replicas": 3, "target": 1, "utilization": 1, "stable_seconds": 10,
         "panic_seconds": 2, "idle_seconds": 10,
     }  # fmt: skip
-    # The shell passes the script, which has several lines, as one argument.
+    # The shell passes the script as one argument, although it has several lines.
     settings = {"command": f"exec python3 -c '{SLOW_SERVER}'", "health": {"path": "/"}}
     with (
         docker_hub.rest("user") as rest,
@@ -355,7 +355,7 @@ def replicas_of(rest: httpx.Client, name: str) -> dict[str, str | None]:
 def test_replica_of_a_lost_agent_is_replaced_while_the_other_one_serves(
     any_hub: RunningHub, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """The agent and everything that it runs are killed, as if its machine had failed."""
+    """Kill the agent and all processes of its sessions, as if its machine had failed."""
     hub, name = any_hub, "e2e-agent-lost"
     settings = {
         "command": SERVER.format(text="served"),
@@ -397,7 +397,7 @@ def test_replica_of_a_lost_agent_is_replaced_while_the_other_one_serves(
 def kill_machine(
     request: pytest.FixtureRequest, agent: psutil.Process, hub: RunningHub, session: str
 ) -> None:
-    """Kill an agent and the processes of its session; on the Docker engine, its container."""
+    """Kill an agent and the processes of its session. On the Docker engine, kill the container."""
     if hub.engine == "docker":
         agent.kill()
         client = request.getfixturevalue("docker_engine").client

@@ -58,7 +58,7 @@ class IdleSimulation:
         return Lease(LeaseStore(self.world.database), lambda: self.now, seconds=600)
 
     def new_judging(self, lease: Lease | None = None) -> IdleJudging:
-        """Return the judging of a manager that has just started."""
+        """Return the ``IdleJudging`` of a manager that has just started."""
         database = self.world.database
         return IdleJudging(
             IdleCheckStore(database),
@@ -212,7 +212,7 @@ async def test_last_warning_is_shown_for_its_full_time(
         for check in await simulation.checks(session):
             left = check.ends_at and (check.ends_at - simulation.now).total_seconds()
             shown += [left] if left is not None and left <= 60 else []
-    # The stop follows at the first step at or after the announced end.
+    # The session is stopped by the first step at or after the announced end.
     assert shown == [60, 45, 30, 15]
 
 
@@ -437,7 +437,7 @@ async def test_preempted_session_stays_excluded_and_its_keep_alives_stay_used(
     await simulation.judging.step()
     check = await simulation.stored(session)
     assert (check.status, check.ends_at, check.keep_alives) == ("not-checked", None, 1)
-    # What is already reset is not written again at each step.
+    # Results that are already reset are not written again at each step.
     assert await simulation.store.stored() == []
 
     await simulation.start(session)
@@ -539,7 +539,7 @@ async def test_window_shrinks_only_while_a_session_waits_for_the_same_resources(
     await simulation.world.write(
         sa.update(tables.sessions).where(tables.sessions.c.name == "waits").values(reasons=reasons)
     )
-    # One waiting session halves the window.
+    # If one session waits, the window has half its length.
     await simulation.use(600, lab=1)
     assert (await simulation.status(session) is Status.TERMINATING) == is_stopped
 

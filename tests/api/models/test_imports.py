@@ -303,7 +303,7 @@ async def test_quota_of_the_store_applies(api: Api, importer: Client) -> None:
 
 
 def stored_files(api: Api) -> list[Path]:
-    """Return all files of folders, including incomplete ones that are being received."""
+    """Return all files of folders, including files that are not complete yet."""
     root = api.world.manager.settings.storage_root
     return [path for path in root.rglob("*") if path.is_file() and path.stat().st_size > 0]
 

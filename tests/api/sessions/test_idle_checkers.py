@@ -55,7 +55,7 @@ def judging_of(api: Api) -> IdleJudging:
 async def pass_time(
     api: Api, judging: IdleJudging, session: dict[str, Any], seconds: int, cpu_cores: float
 ) -> None:
-    """Store samples of the session while the manager judges every 15 s."""
+    """Store samples of the session; the manager evaluates the checkers every 15 s."""
     clock = api.world.clock
     samples = UsageSampleStore(api.world.manager.database)
     for _ in range(seconds // 15):

@@ -1,4 +1,4 @@
-"""Judging of sessions by idle checkers, compared with a reference in plain Python."""
+"""Evaluation of idle checkers for sessions, compared with a reference in plain Python."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_device_without_utilization_is_judged_by_its_memory(family: str) -> None
     assert result.rule is not None and f"{family}_mem 1% (threshold 5%)" in str(result.rule)
     large = [sample(n, None, 100) for n in range(41)]
     assert not judged(found, large, NOW, facts).is_due
-    # Without a threshold for the memory, nothing is known about the card.
+    # Without a threshold for the memory, the checker cannot decide about the card.
     unknown = session(applied(thresholds={f"{family}_util": 5}), families=frozenset({family}))
     assert not judged(unknown, small, NOW, facts).is_due
 
@@ -282,7 +282,7 @@ def test_network_and_io_are_judged_by_the_sum_of_both_directions(
 
 @pytest.mark.parametrize(("busy", "is_due"), [(4, True), (5, False)])
 def test_part_of_the_samples_may_be_busy(busy: int, is_due: bool) -> None:
-    """Of the 20 samples of the window, 80% must be idle; which of them does not matter."""
+    """At least 80% of the 20 samples in the window must be idle, in any order."""
     rule = session(applied(max_seconds=300, idle_percent=80))
     for first in (21, 30, 35):
         samples = [sample(n, 90 if first <= n < first + busy else 0) for n in range(41)]
@@ -332,7 +332,7 @@ def test_device_that_reports_nothing_makes_the_family_unknown() -> None:
 
 @pytest.mark.parametrize("resolution", [FINE, COARSE])
 def test_samples_after_the_window_do_not_replace_its_oldest_samples(resolution: Resolution) -> None:
-    """The longest window of a resolution is complete, however soon the newest sample is stored."""
+    """The longest window of a resolution is complete, even if the newest sample is stored early."""
     longest = timedelta(seconds=3600 if resolution is FINE else 86400)
     interval = timedelta(seconds=resolution.interval_seconds)
     count = longest // interval + 4
@@ -456,7 +456,7 @@ def test_network_judgement_equals_a_count_of_idle_seconds(
 def test_lifetime_judgement_counts_the_seconds_since_the_start(
     grace: int, kept: int | None, maximum: int, warnings: tuple[int, ...], now: int
 ) -> None:
-    """Neither use nor a keep-alive postpones the end."""
+    """Activity and keep-alives do not postpone the end."""
     kind = CheckerType.LIFETIME
     one = replace(
         applied(
@@ -572,7 +572,7 @@ def test_replay_finds_the_stop_that_judging_would_have_made(
         for now in (START + timedelta(seconds=15 * n) for n in range(200))
         if judged(session(AppliedChecker(rule, False), started_at=START), samples, now).is_due
     )
-    # Judging waits until the samples of the last interval are stored.
+    # The checker is evaluated only after the samples of the last interval are stored.
     assert timedelta(0) < live - stop.stopped_at <= timedelta(seconds=35)
     assert stop.stopped_at == START + timedelta(seconds=15 * 38)
     assert (stop.used_again_at is not None) == is_wrong

@@ -120,7 +120,7 @@ class Chat(Entities):
 
 @contextmanager
 def endpoint(hub: RunningHub) -> Iterator[dict[str, Any]]:
-    """An endpoint of OWNER that serves."""
+    """An endpoint of OWNER with a ready replica."""
     name = f"chat-{secrets.token_hex(3)}"
     settings = {
         "variant": "cmd",
@@ -203,7 +203,7 @@ async def read_statistics(ui: Chat, served: dict[str, Any]) -> None:
 
 
 async def converse(ui: Chat, name: str) -> None:
-    """Send messages with a system prompt; the answer is rendered without anything dangerous."""
+    """Send messages with a system prompt. Hostile parts of the answer are rendered as text."""
     await ui.page.get_by_text("Try a served model here").wait_for()
     await ui.press("Close")
     assert name in await ui.card(1).inner_text()
@@ -247,7 +247,7 @@ async def attach_files(ui: Chat) -> None:
 
 
 async def stop_an_answer(ui: Chat) -> None:
-    """Stop an answer that has no end; what has arrived is kept."""
+    """Stop an answer that has no end; the received part is kept."""
     await ui.send("wait")
     answer = ui.answers().nth(2)
     await answer.get_by_text('user: "wait"').wait_for()
@@ -257,7 +257,7 @@ async def stop_an_answer(ui: Chat) -> None:
 
 
 async def follow_an_answer_that_is_cut_off(ui: Chat) -> None:
-    """The list shows the end of a long answer, and that the answer is incomplete."""
+    """The list shows the end of a long answer, and marks the answer as incomplete."""
     await ui.send("cut")
     answer = ui.answers().nth(3)
     problem = answer.get_by_text("The answer ended before it was complete.")
