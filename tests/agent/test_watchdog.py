@@ -216,6 +216,8 @@ async def test_utilization_is_reported_per_session(
     # The driver does not support samples.
     files["busy"].unlink()
     await wait_for_utilization(user, sessions, [None, None])
+    used = [(await devices_of(user, session["id"]))["devices"] for session in sessions]
+    assert [[device["memory_bytes"] for device in devices] for devices in used] == [[2 * GIB]] * 2
 
 
 def write_lines(file: Path, lines: list[str]) -> None:

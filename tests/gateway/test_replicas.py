@@ -353,6 +353,7 @@ async def test_report_that_the_manager_refuses_is_not_sent_again(
     await wait_until_async(lambda: bed.manager.refused, 5, "the refusal")
     await get(bed, "/echo")
     await wait_until_async(lambda: bed.manager.total("requests") == 1, 5, "the next report")
+    assert len(bed.manager.refused) == 1
 
 
 @both_engines
