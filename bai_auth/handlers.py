@@ -343,7 +343,7 @@ class ChangePasswordHandler(SignInSteps, Page):
         """
         code = self.get_body_argument("recovery_code", "") or self.get_body_argument("code", "")
         try:
-            await self.authenticator.change_password(
+            await self.authenticator.account_calls.change_password(
                 self, name, old, new, code=code, code_proof=proof
             )
         except errors.InvalidRequest as error:

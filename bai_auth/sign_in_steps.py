@@ -116,7 +116,9 @@ class SignInSteps(BaseHandler):
         registration = credentials.registration
         if registration is None:
             try:
-                registration = await self.authenticator.begin_registration(needed.username)
+                registration = await self.authenticator.account_calls.begin_registration(
+                    needed.username
+                )
             except errors.BaiError as error:
                 raise sign_in_failed(error, translate) from error
         kept = replace(credentials, registration={**registration, "username": needed.username})
@@ -143,7 +145,7 @@ class SignInSteps(BaseHandler):
         assert registration is not None
         username = str(registration["username"])
         try:
-            done = await self.authenticator.confirm_registration(
+            done = await self.authenticator.account_calls.confirm_registration(
                 self, username, registration["registration"], self.get_body_argument("code", "")
             )
         except errors.InvalidRequest as error:

@@ -181,7 +181,9 @@ class SignedTokenHandler(ExternalSignInHandler):
         except InvalidToken as error:
             raise self._failed(str(error)) from error
         try:
-            await self.authenticator.redeem_signed_token(accepted.token_hash, accepted.expires_at)
+            await self.authenticator.account_calls.redeem_signed_token(
+                accepted.token_hash, accepted.expires_at
+            )
         except errors.Conflict as error:
             raise self._failed("the token was used before") from error
         except errors.BaiError as error:

@@ -226,6 +226,7 @@ class Preparation:
         return result
 
     def _report(self, hook_result: HookResult | None, kernels: list[SavedKernel]) -> dict[str, Any]:
+        result = hook_result or HookResult(exit_code=None)
         return {
             "saved_documents": _limited(self.pages.saved),
             "unsaved_documents": _limited(self.pages.unsaved),
@@ -235,8 +236,8 @@ class Preparation:
             ),
             "pages": self.pages.count,
             "has_hook": hook_result is not None,
-            "hook_exit_code": None if hook_result is None else hook_result.exit_code,
-            "hook_message": "" if hook_result is None else hook_result.message,
+            "hook_exit_code": result.exit_code,
+            "hook_message": result.message,
         }
 
     def _write_report(

@@ -164,9 +164,9 @@ class PipelineArtifact:
 
     task: str
     path: str
-    type: FileType | None
-    size: int
-    modified_at: datetime | None
+    type: FileType | None = None
+    size: int = 0
+    modified_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

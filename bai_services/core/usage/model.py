@@ -279,16 +279,15 @@ def utilization_of(record: UsageRecord, sample: Sample) -> float | None:
     """Return the utilization (0 to 1) of a record's amount in a sample; None if not measured."""
     if not record.amount:
         return None
+    unit, whole = 1, record.amount
     if record.slot == CPU:
-        cores = sample.metrics.get("cpu_cores")
-        part = None if cores is None else cores * slot_type(CPU).unit / record.amount
+        used, unit = sample.metrics.get("cpu_cores"), slot_type(CPU).unit
     elif record.slot == MEM:
-        used_bytes = sample.metrics.get("mem_bytes")
-        part = None if used_bytes is None else used_bytes / record.amount
+        used = sample.metrics.get("mem_bytes")
     else:
-        percent = sample.devices.get(record.device_id, {}).get("utilization_percent")
-        part = None if percent is None else percent / 100
-    return None if part is None else min(1.0, part)
+        used = sample.devices.get(record.device_id, {}).get("utilization_percent")
+        whole = 100
+    return None if used is None else min(1.0, used * unit / whole)
 
 
 def largest_first(sums: Mapping[str, float], limit: int) -> Iterator[str]:

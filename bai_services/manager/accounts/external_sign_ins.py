@@ -321,13 +321,18 @@ class ExternalSignIns:
     def _entry(
         self, account: Account | None, user: ExternalUser, client_ip: str, reason: str = ""
     ) -> AuditEntry:
-        nobody = Caller(Role.USER, username="(not signed in)", client_ip=client_ip)
+        if account is None:
+            caller = Caller(Role.USER, username="(not signed in)", client_ip=client_ip)
+            target, domain = "", None
+        else:
+            caller = _as_caller(account, client_ip)
+            target, domain = account.id, account.domain
         details = {"provider": user.provider}
         return self._audit.entry(
-            nobody if account is None else _as_caller(account, client_ip),
+            caller,
             ACTION,
-            "" if account is None else account.id,
-            domain=None if account is None else account.domain,
+            target,
+            domain=domain,
             outcome=SignInRefused.code if reason else "done",
             **(details | {"reason": reason} if reason else details),
         )
