@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.caps import Scope
-from bai_services.core.scheduling.elastic import (
+from bai_services.core.scheduling.elastic.decision import decide, within_quotas
+from bai_services.core.scheduling.elastic.sessions import (
     ElasticSession,
     FreeAgent,
     Resizing,
     WaitingSession,
-    decide,
-    within_quotas,
 )
 
 CORE = 1000

@@ -753,7 +753,6 @@ NOT_FROM_USERS = {
     "operations.component_settings.setting_text",
     "operations.configuration.configured",
     "operations.periods.require_not_past",
-    "scheduling.elastic.within_quotas",
     "scheduling.preemption.texts.preemption_text",
     "usage.model.HourTotals.keep_measured",
     "audit_chain.check",
@@ -766,7 +765,6 @@ NOT_FROM_USERS = {
     "scheduling.advance_reservations.held_parts",
     "scheduling.advance_reservations.held_restriction",
     "scheduling.advance_reservations.require_suitable",
-    "scheduling.elastic.decide",
     "usage.model.Prices.cost",
     "usage.model.Prices.cost_per_hour",
     "sessions.spec.spec_of",
@@ -894,7 +892,7 @@ def discovered() -> Iterator[str]:
     """Yield the names of public functions and methods of ``core`` that can take text."""
     root = bai_services.core
     for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
-        if any(part in info.name for part in (".placement", ".queue", ".estimates")):
+        if any(part in info.name for part in (".placement", ".queue", ".estimates", ".elastic")):
             continue  # Functions of these packages take values that are already parsed.
         module = importlib.import_module(info.name)
         for name, member in vars(module).items():
