@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import pytest_asyncio
 
 from bai_services.i18n.catalogue import LANGUAGES
 from tests.e2e import lab
@@ -62,14 +61,6 @@ def session(hub: RunningHub) -> Iterator[JSON]:
     stop(rest, started["id"])
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def profile(
-    hub: RunningHub, browser: Browser, shared_browser: SharedBrowser
-) -> BrowserContext:
-    """A profile of the browser whose pages share a sign-in and cached scripts."""
-    return await shared_browser.profile(hub.url, name="panel")
-
-
 def with_nearly_full_usage() -> Callable[[Route], Awaitable[None]]:
     """Return a route handler that changes responses so that memory and devices are nearly full."""
 
@@ -88,9 +79,10 @@ def with_nearly_full_usage() -> Callable[[Route], Awaitable[None]]:
 
 
 async def test_the_panel_shows_the_session(
-    browser: Browser, docker_hub: RunningHub, tmp_path: Path
+    browser: Browser, shared_browser: SharedBrowser, docker_hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = docker_hub.rest("user")
+    profile = await shared_browser.profile(docker_hub.url, name="panel")
     folder = checked(rest.post("/vfolders", json={"name": "panel-shown"}), 201)
     mounts = [{"vfolder": folder["name"], "path": "data"}]
     resources = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
@@ -112,7 +104,7 @@ async def test_the_panel_shows_the_session(
     with docker_hub.rest("admin") as admin:
         news = checked(admin.post("/announcements", json={"title": "Course on Thursday"}), 201)
     for theme in THEMES:
-        async with panel_of(browser, docker_hub, session, theme) as page:
+        async with panel_of(profile, docker_hub, session, theme) as page:
             await assert_panel_shows_session(page, session)
             notice = page.locator("#bai-session-panel .bai-Notice", has_text=news["title"])
             await notice.get_by_role("button").wait_for()
@@ -156,12 +148,12 @@ async def assert_panel_has_contrast(page: Page, theme: str, folder: Path) -> Non
 
 # This test is before the tests with the fixture `session`: two cores have room for two sessions.
 async def test_the_panel_renames_and_stops_sessions(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = hub.rest("user")
     session = start(rest, "panel-old")
     other = start(rest, "panel-other")
-    async with panel_of(browser, hub, session) as page:
+    async with panel_of(profile, hub, session) as page:
         panel = page.locator("#bai-session-panel")
         await panel.get_by_role("button", name="Rename", exact=True).click()
         await page.locator(".jp-Dialog input").fill("panel-new")
@@ -249,6 +241,7 @@ async def test_the_panel_opens_at_the_first_visit_and_stays_closed_afterwards(
 ) -> None:
     rest = hub.rest("user")
     session = start(rest, "panel-first")
+    # A new profile, because the browser stores that the panel was opened.
     page = await browser.new_page(viewport={"width": 1280, "height": 1000})
     try:
         await sign_in(page, hub, "user")
@@ -273,6 +266,7 @@ async def test_the_panel_opens_at_the_first_visit_and_stays_closed_afterwards(
 async def test_a_hidden_page_does_not_poll_and_responses_contain_no_token(
     browser: Browser, hub: RunningHub, session: JSON
 ) -> None:
+    # Not in the profile of the other tests: a movable clock belongs to all pages of a profile.
     token = re.compile(r"[Bb]earer|JUPYTERHUB_API_TOKEN")
     async with panel_of(browser, hub, session, has_movable_clock=True) as page:
         asked: list[str] = []
@@ -418,12 +412,12 @@ async def test_the_panel_works_with_keyboard_palette_and_launcher(
 
 
 async def test_suspended_session_returns_with_its_edits_tabs_and_variables(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = hub.rest("user")
     session = start(rest, "panel-suspended", resources={"cpu": "1", "mem": "1g"})
     key = session["id"]
-    page = await browser.new_page()
+    page = await profile.new_page()
     await lab.sign_in(page, hub, "user")
     await page.goto(f"{hub.url}{session['url']}lab?reset")
     await lab.open_notebook(page)
@@ -495,7 +489,7 @@ async def announcement_of_changes(page: Page) -> str:
 
 
 async def test_preempted_session_returns_with_edits_made_after_the_warning(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest, admin, other = hub.rest("user"), hub.rest("admin"), hub.rest("user2")
     options = checked(admin.get("/resource-groups/default"), 200)["scheduler_opts"]
@@ -505,7 +499,7 @@ async def test_preempted_session_returns_with_edits_made_after_the_warning(
     resources = {"cpu": "1", "mem": "1g", "cuda.shares": shares}
     session = start(rest, "panel-preempted", resources=resources, priority=1)
     key = session["id"]
-    page = await browser.new_page()
+    page = await profile.new_page()
     await lab.sign_in(page, hub, "user")
     await page.goto(f"{hub.url}{session['url']}lab?reset")
     await lab.open_notebook(page)
