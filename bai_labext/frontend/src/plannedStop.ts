@@ -43,7 +43,7 @@ export class PlannedStop {
     return this.returned;
   }
 
-  /** Set how to find out whether a stop is due that a time limit or an idle checker announced. */
+  /** Set the function that returns whether a stop by a time limit or an idle checker is due. */
   setDue(isDue: () => boolean): void {
     this.isDue = isDue;
   }

@@ -84,7 +84,7 @@ export class Preparation {
     if (trouble) {
       this.wasUnreachable = true;
       if (trouble.kind === 'signed-out' && this.planned.isAway) {
-        // The sign-in of the page ended with the server. The session has a new one.
+        // The sign-in of the page has ended with the old server. The session has a new server.
         this.offerReload();
       } else if (trouble.kind === 'ended' && this.planned.stop && !this.planned.isAway) {
         this.showAway(this.planned.stop.purpose);
@@ -100,7 +100,7 @@ export class Preparation {
     }
   }
 
-  /** The session's server learns late that a preemption was dropped. */
+  /** Detect a cancelled preemption, because the session's server is notified of it late. */
   private followPreemption(): void {
     const { session } = this.model;
     const { stop, isAway } = this.planned;
@@ -149,7 +149,7 @@ export class Preparation {
     this.deadline = ahead.deadline;
     this.hasSeenPreemption = false;
     this.startCountdown(ahead);
-    // Read the session again: it says what happens after a preemption.
+    // Read the session again, because it contains what happens after a preemption.
     this.model.refresh();
     await this.api.answerPreparation({ page: this.page, state: 'saving' }).catch(() => undefined);
     await this.save();
