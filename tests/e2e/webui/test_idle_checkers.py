@@ -108,8 +108,8 @@ async def test_checker_is_created_bound_as_a_dry_run_and_replayed(
         await ui.save()
         await ui.drawer.get_by_text("cpu_util is not a name and a whole number").wait_for()
         await ui.fill(Thresholds="cpu_util=5 cuda_util=5")
-        # The server finds that the floor is longer than the window, and names the field as the form
-        # does. The message disappears with the next change.
+        # The shortest window is longer than the window. The server's error has the label of the
+        # field, and disappears with the next change.
         floor = ui.drawer.get_by_label("Shortest window while others wait")
         await floor.fill("30min")
         await ui.save()
