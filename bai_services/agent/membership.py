@@ -52,7 +52,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class JoinOptions:
-    """Options of `bai-agent join`; other machines reach this one at ``advertise``."""
+    """Options of `bai-agent join`; other machines reach this machine at ``advertise``."""
 
     url: str
     agent_id: str
@@ -425,7 +425,7 @@ def _write_environment(places: Places, options: JoinOptions, group: str) -> None
 
 
 def _address(options: JoinOptions) -> str:
-    """Return the address at which the Hub's machine reaches this one.
+    """Return the address at which the Hub's machine reaches this machine.
 
     It is empty if both are the same machine. `--advertise` may also be a network interface, which
     only the Swarm understands.

@@ -129,8 +129,8 @@ class Networks:
         Raises
         ------
         Unavailable
-            If the session spans several machines and this one is not in a Docker Swarm, or for the
-            reasons of ``ensure``.
+            If the session spans several machines and this machine is not in a Docker Swarm, or for
+            the reasons of ``ensure``.
         InvalidRequest
             If the name is not valid for the network of a cluster session.
         """
@@ -279,7 +279,7 @@ def _interface(network: Mapping[str, Any]) -> str:
 
 
 def _find(client: docker.APIClient, name: str) -> bool:
-    # Compare exactly: Docker's filter matches every name that contains this one.
+    # Compare exactly: Docker's filter matches every name that contains this name.
     return any(network["Name"] == name for network in client.networks(names=[name]))
 
 

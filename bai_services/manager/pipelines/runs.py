@@ -164,7 +164,7 @@ class PipelineRuns:
     ) -> SubPipeline:
         """Read the sub-pipelines of a definition recursively.
 
-        ``path``: ids of the enclosing pipelines, outermost first, ending with this one.
+        ``path``: ids of the enclosing pipelines, outermost first; the last is this pipeline.
         ``number``: counter shared by the whole run, which limits the sub-pipelines.
 
         Raises
