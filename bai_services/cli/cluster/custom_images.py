@@ -57,7 +57,7 @@ async def list_custom_images(
 )
 @click.argument("name")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--image", help="Base image; by default that of the project.")
+@click.option("--image", help="Base image. Default: the image of the project.")
 @click.option("--project", help="Project whose quota the build uses.")
 @click.option("--group", help="Resource group in which the image is built.")
 @click.option(
