@@ -216,6 +216,29 @@ async def test_last_warning_is_shown_for_its_full_time(
     assert shown == [60, 45, 30, 15]
 
 
+@pytest.mark.parametrize("kind", [CheckerType.NETWORK, CheckerType.LIFETIME])
+async def test_session_is_stopped_at_its_announced_end(
+    simulation: IdleSimulation, kind: CheckerType
+) -> None:
+    session = await simulation.add_session("lab")
+    simulation.advance(4)
+    await simulation.add_checker(CheckerSettings(300, warnings_seconds=(60,)), kind)
+    announced: set[float] = set()
+    while await simulation.status(session) is Status.RUNNING:
+        await simulation.world.write(
+            sa.update(tables.sessions).values(use_heard_at=simulation.now, used_at=NOW)
+        )
+        await simulation.judging.step()
+        for check in await simulation.checks(session):
+            if check.ends_at is not None:
+                announced.add((check.ends_at - NOW).total_seconds())
+        stopped_at = simulation.now
+        simulation.advance(simulation.judging.next_step_seconds)
+    # The end does not move, and the stop follows within a second.
+    assert announced == {300}
+    assert 300 <= (stopped_at - NOW).total_seconds() < 301
+
+
 async def test_session_is_not_stopped_because_of_a_gap(simulation: IdleSimulation) -> None:
     session = await simulation.add_session("lab")
     await simulation.add_checker()
