@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from bai_services.core.sessions.idle_checks.checkers import MAX_WINDOW_SECONDS, CheckerType
 from bai_services.core.sessions.idle_checks.judging import (
+    INTERVAL_SECONDS,
     LAGS,
     JudgedSession,
     Judgement,
@@ -38,7 +39,7 @@ from ..planned_stops import PlannedStops
 
 log = logging.getLogger(__name__)
 
-TICK_SECONDS = 15.0
+TICK_SECONDS = float(INTERVAL_SECONDS)
 # Minimum time between two steps, in seconds, and as a multiple of the duration of the last step.
 _MIN_WAIT_SECONDS = 0.5
 _MIN_WAIT_FACTOR = 4
@@ -390,6 +391,7 @@ def _check_of(judgement: Judgement) -> StoredCheck:
         judgement.is_due,
         judgement.ends_at,
         None if judgement.rule is None else judgement.rule.as_json(),
+        expected_ends_at=judgement.expected_ends_at,
     )
 
 
@@ -420,6 +422,12 @@ def _differs(before: StoredCheck, after: StoredCheck) -> bool:
         after.is_due,
     ):
         return True
-    if before.ends_at is None or after.ends_at is None:
-        return before.ends_at is not after.ends_at
-    return abs(before.ends_at - after.ends_at) >= _END_TOLERANCE
+    return _is_other_end(before.ends_at, after.ends_at) or _is_other_end(
+        before.expected_ends_at, after.expected_ends_at
+    )
+
+
+def _is_other_end(before: datetime | None, after: datetime | None) -> bool:
+    if before is None or after is None:
+        return before is not after
+    return abs(before - after) >= _END_TOLERANCE
