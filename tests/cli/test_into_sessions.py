@@ -108,7 +108,9 @@ async def test_app_of_missing_or_pending_session_is_an_error(bai: Bai) -> None:
 @pytest.mark.parametrize(
     "command", [("session", "exec", "job-1", "id"), ("app", "job-1", "vscode"), ("ssh", "job-1")]
 )
-async def test_pending_batch_session_has_no_ssh_and_no_apps(bai: Bai, command: tuple[str, ...]) -> None:
+async def test_pending_batch_session_has_no_ssh_and_no_apps(
+    bai: Bai, command: tuple[str, ...]
+) -> None:
     created = await bai(
         "session", "create", "job-1", "--type", "batch", "--command", "sleep 9", by="user"
     )
