@@ -27,7 +27,7 @@ PORT = 8123
 EXIT_CODE = 7
 # Serves a page, and exits when the file ``finish`` exists.
 COMMAND = (
-    "mkdir page; echo hello > page/index.html; "
+    "mkdir page logs; echo hello > page/index.html; "
     f"python3 -m http.server -d page -b 127.0.0.1 {PORT} & "
     f"echo ready; until [ -e finish ]; do sleep 0.1; done; exit {EXIT_CODE}"
 )
@@ -248,7 +248,7 @@ async def test_tensorboard_opens_in_the_browser(
 
     events = tmp_path / "events.out.tfevents.1.test"
     events.write_bytes(write_events(tmp_path / "written"))
-    assert job.bai("scp", str(events), f"{job.name}:{events.name}")[0] == 0
+    assert job.bai("scp", str(events), f"{job.name}:logs/{events.name}")[0] == 0
     profile = await shared_browser.profile(job.hub.url, name="user", locale="en-US")
     ui = Sessions(await profile.new_page(), job.hub)
     await ui.sign_in("user", f"/sessions?session={job.session['id']}&panel=apps")
