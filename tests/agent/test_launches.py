@@ -99,13 +99,15 @@ async def test_stop_ends_all_processes(user: Client, agent: RunningAgent) -> Non
     assert processes_of(session) == []
 
 
-async def test_hub_cannot_start_a_session_of_an_agent(
+async def test_hub_only_attaches_a_server_to_a_session_of_an_agent(
     api: Api, user: Client, agent: RunningAgent
 ) -> None:
     session = await submit(user, "sleep 300")
     found = await running(user, session)
     where = {"user": found["hub_user"], "server": found["hub_server"]}
-    with pytest.raises(Conflict, match="started by its agent"):
-        await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    plan = await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    assert (plan["is_attached"], plan["command"]) == (True, None)
     await user.delete(f"/sessions/{session['id']}")
     await ended(user, session)
+    with pytest.raises(Conflict, match="TERMINATED"):
+        await api.hub.post(f"/sessions/{session['id']}/launch", where)

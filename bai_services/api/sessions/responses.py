@@ -89,6 +89,16 @@ class SessionToken(ResponseModel):
     expires_in_seconds: int
 
 
+class SessionServer(ResponseModel):
+    """The server of a running session, at the session's ``url``.
+
+    ``is_ready``: the server responds. If it is false, the server is still starting: repeat the
+    request.
+    """
+
+    is_ready: bool
+
+
 class SessionCallback(ResponseModel):
     """State of the callbacks of a session.
 
