@@ -224,6 +224,7 @@ class Agent:
             "kernels": None if kernels is None else [kernel.to_report() for kernel in kernels],
             "images": list(images),
             "storage": self._storage.states(),
+            "is_network_full": await self._engine.is_network_full(),
         }
 
     async def _kernels(self) -> list[Kernel] | None:
