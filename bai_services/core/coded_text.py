@@ -239,6 +239,12 @@ class TextTemplate(Enum):
         "not work there"
     )
 
+    AGENTS_WITHOUT_SUBNET = "{count} without a free subnet for networks of sessions"
+    ALSO_WITHOUT_SUBNET = (
+        "{parts}; {count:other agent} cannot run the session, because no subnet for networks of "
+        "sessions is free there"
+    )
+
     # Suggestions for an earlier start
     MACHINE_STARTING = (
         "{parts}; a machine is being started for this resource group since {started_at}"
