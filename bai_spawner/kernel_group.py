@@ -55,6 +55,8 @@ async def poll(engine: Engine, running: Running) -> Exit | None:
         If the main kernel's engine does not respond. Unreachable engines of sub kernels are
         ignored.
     """
+    if running.is_attached:
+        return await engine.poll_attached(running)
     ended = await engine.poll(running)
     if ended is not None or not running.subs:
         return ended
@@ -74,11 +76,15 @@ async def poll(engine: Engine, running: Running) -> Exit | None:
 async def stop(engine: Engine, running: Running, now: bool = False) -> Exit:
     """Stop all kernels concurrently and return the exit of the main one.
 
+    Of a batch session that its agent has started, stop only the attached server.
+
     Raises
     ------
     EngineUnreachable
         If an engine does not respond; a kernel may still be running.
     """
+    if running.is_attached:
+        return await engine.stop_attached(running, now)
     return (await _for_all(running, lambda one: engine.stop(one, now)))[0]
 
 
@@ -104,7 +110,8 @@ async def abandon(engine: Engine, running: Running) -> None:
 
 async def remove(engine: Engine, running: Running) -> None:
     """Remove the containers or files of the ended kernels (see ``Engine.remove``)."""
-    await _for_all(running, engine.remove)
+    if not running.is_attached:
+        await _for_all(running, engine.remove)
 
 
 async def read_logs(engine: Engine, running: Running, max_bytes: int) -> tuple[str, dict[str, str]]:
@@ -112,6 +119,8 @@ async def read_logs(engine: Engine, running: Running, max_bytes: int) -> tuple[s
 
     ``max_bytes`` limits the total. If there are sub kernels, the main kernel gets half of it.
     """
+    if running.is_attached:
+        return "", {}
     if not running.subs:
         return await engine.read_log(running, max_bytes), {}
     share = max_bytes // 2 // len(running.subs)

@@ -250,7 +250,7 @@ class SessionServer(Spawner):
 
         If the manager is unavailable, the next ``poll`` repeats the report.
         """
-        if self._running is None or self._is_reported:
+        if self._running is None or self._is_reported or self._running.is_attached:
             return
         try:
             await self.sessions.started(self._running)

@@ -59,6 +59,8 @@ class Start:
         self._started = time.monotonic()
         self._seconds = min(spawner.start_timeout, spawner.response_timeout_seconds)
         self.session_id = ""
+        # The session runs already, and the start only opens it: a failure must not end it.
+        self._is_attached = False
 
     async def run(self) -> str:
         """Return the URL of the running server.
@@ -95,6 +97,7 @@ class Start:
                 with tracing.step("wait until prepared"):
                     await self._wait_until_prepared(session)
                 plan = await self._launch(self.session_id)
+                self._is_attached = plan.is_attached
         except errors.BaiError as error:
             # On a name conflict, the details contain the id of the live session.
             live_id = error.details.get("session") if error.code == "already-exists" else None
@@ -157,7 +160,7 @@ class Start:
             plan = await self._launch(str(session_id))
         except errors.Conflict:
             return None  # not prepared yet, or ended
-        self.session_id = plan.session_id
+        self.session_id, self._is_attached = plan.session_id, plan.is_attached
         return plan
 
     async def _find_or_create_session(self) -> dict[str, Any]:
@@ -307,6 +310,8 @@ class Start:
             for name in spawner.env_keep:
                 if name not in spawner.environment:
                     environ.pop(name, None)
+        if plan.is_attached:
+            return await engine.attach(plan, environ, spawner.own_command())
         return await kernel_group.start(engine, plan, environ, spawner.own_command())
 
     async def _wait_until_ready(self, engine: Engine, running: Running) -> None:
@@ -346,7 +351,8 @@ class Start:
             raise EngineError(text + lines, reason=refusals.EXITED)
 
     async def _last_lines(self, engine: Engine, running: Running) -> str:
-        log = without_times(await engine.read_log(running, 16 * 1024)).rstrip()
+        log = (await kernel_group.read_logs(engine, running, 16 * 1024))[0]
+        log = without_times(log).rstrip()
         lines = log.splitlines()[-LOG_TAIL_LINES:]
         return "\n" + "\n".join(lines) if lines else ""
 
@@ -366,6 +372,8 @@ class Start:
                     "Session %s may not be cleaned up completely: %s", self.session_id, error
                 )
         self._spawner.forget()
+        if self._is_attached:
+            return
         ended = replace(end, code=code)
         await self._sessions.report_exit(self.session_id, ended, logs, self._spawner.log)
 

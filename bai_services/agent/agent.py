@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ from .devices.device_grants import DeviceGrants
 from .devices.machine_devices import MachineDevices
 from .devices.memory_watchdog import Watchdog
 from .engine import Engine
-from .fence import Fence
+from .fence import TICK_SECONDS, Fence
 from .folders.disk import DiskWatch
 from .folders.kernel_folders import Folders
 from .folders.storage_watch import StorageWatch
@@ -82,7 +82,10 @@ class Agent:
         checks: MachineChecks,
         launches: Launches,
         fence: Fence,
+        start_guard: Callable[[], None],
     ) -> None:
+        """``start_guard`` starts a process that calls ``guard`` and continues without this one."""
+        self._start_guard = start_guard
         self._launches = launches
         self._fence = fence
         self._identity = identity
@@ -148,8 +151,25 @@ class Agent:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._launches.close()
             await self._sign_off()
+            await self._leave_guard()
             await self._engine.close()
             await self._devices.close()
+
+    async def guard(self, stop: asyncio.Event) -> None:
+        """Stop kernels when their lease expires, after an agent has ended without a sign-off.
+
+        Devices are released by the next process of the agent.
+        """
+        await asyncio.to_thread(self._fence.begin_guard)
+        log.info("agent %s has not signed off: its lease is guarded", self._identity.agent_id)
+        while not stop.is_set():
+            try:
+                if not await self._fence.keep_guard():
+                    return
+            except Exception:
+                log.exception("kernels could not be stopped; next try in %g s", TICK_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), TICK_SECONDS)
 
     async def send_heartbeat(self) -> None:
         """Read the current state of the machine and send one heartbeat.
@@ -205,6 +225,7 @@ class Agent:
             "kernels": None if kernels is None else [kernel.to_report() for kernel in kernels],
             "images": list(images),
             "storage": self._storage.states(),
+            "is_network_full": await self._engine.is_network_full(),
         }
 
     async def _kernels(self) -> list[Kernel] | None:
@@ -407,3 +428,14 @@ class Agent:
                 await self._fence.sign_off()
         except (BaiError, TimeoutError) as error:
             log.info("this agent could not sign off at the manager: %s", error)
+
+    async def _leave_guard(self) -> None:
+        """Start a guard if kernels must stop when the lease expires.
+
+        The manager starts their sessions elsewhere if this agent stays down.
+        """
+        try:
+            if await self._fence.has_work():
+                await asyncio.to_thread(self._start_guard)
+        except Exception:
+            log.exception("batch sessions continue without a guard")

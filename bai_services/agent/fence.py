@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from bai_services.core.errors import BaiError
@@ -56,8 +56,10 @@ class Fence:
         self._clock = clock
         self._boot_id = BOOT_ID.read_text().strip() if boot_id is None else boot_id
         self._renewed_at: float | None = None
-        # While this is set, the age of the lease is 0, because the manager does not move the
-        # sessions of an agent that has signed off to other agents.
+        # The lease that ``keep_guard`` guards.
+        self._guarded_from: float | None = None
+        # While this is set, the age of the lease is 0: the manager does not start the sessions of
+        # an agent that has signed off on other agents.
         self._is_signed_off = False
         self._lock = asyncio.Lock()
         self._stop: Stop | None = None
@@ -143,24 +145,55 @@ class Fence:
         if self.age_seconds < MIN_FENCE_SECONDS:
             return
         async with self._lock:
-            due = await asyncio.to_thread(self._due)
-            if not due:
-                return
-            observed = await self._engine.observe()
-            kernels = {kernel.kernel_id: kernel for kernel in observed or ()}
-            for folder in due:
-                kernel = kernels.get(folder.kernel_id)
-                is_running = kernel is not None and kernel.is_running
-                if is_running or not (folder.is_fenced or self._has_exited(folder, kernel)):
-                    await self._fence(folder)
+            for folder in await self._to_stop(self.age_seconds):
+                await self._fence(folder)
 
-    def _due(self) -> list[KernelFolder]:
-        age = self.age_seconds
-        return [
+    async def has_work(self) -> bool:
+        """Return whether there is a kernel that must stop when the lease expires.
+
+        This is never the case while the agent is signed off.
+        """
+        return not self._is_signed_off and bool(await self._to_stop(float("inf")))
+
+    def begin_guard(self) -> None:
+        """Read the lease of an agent that has ended, before ``keep_guard``; blocking."""
+        self.restore()
+        self._guarded_from = self._renewed_at
+
+    async def keep_guard(self) -> bool:
+        """Stop the kernels that must not run, in place of an agent that has ended.
+
+        Return whether to repeat this call. It is over when no kernel is left to stop, or when
+        another process of the agent has renewed the lease or signed off: that process then stops
+        the kernels.
+        """
+        await asyncio.to_thread(self.restore)
+        if self._renewed_at is None:
+            # The file cannot be read now, but the lease continues to age.
+            self._renewed_at = self._guarded_from
+        if self._renewed_at != self._guarded_from or self._is_signed_off:
+            return False
+        await self.check()
+        return await self.has_work()
+
+    async def _to_stop(self, lease_age_seconds: float) -> Sequence[KernelFolder]:
+        """Return the kernels that have not ended and must not run at this age of the lease."""
+        folders = await asyncio.to_thread(self._folders.all)
+        due = [
             folder
-            for folder in self._folders.all()
-            if is_fenced(age, folder.fence_seconds) and not folder.is_kept
+            for folder in folders
+            if is_fenced(lease_age_seconds, folder.fence_seconds) and not folder.is_kept
         ]
+        if not due:
+            return []
+        observed = await self._engine.observe()
+        kernels = {kernel.kernel_id: kernel for kernel in observed or ()}
+        return [folder for folder in due if self._must_stop(folder, kernels.get(folder.kernel_id))]
+
+    def _must_stop(self, folder: KernelFolder, kernel: Kernel | None) -> bool:
+        if kernel is not None and kernel.is_running:
+            return True
+        return not (folder.is_fenced or self._has_exited(folder, kernel))
 
     def _has_exited(self, folder: KernelFolder, kernel: Kernel | None) -> bool:
         """Return whether the command has ended by itself: its exit code is then the session's

@@ -27,6 +27,7 @@ from .devices.device_grants import DeviceGrants
 from .devices.machine_devices import MachineDevices
 from .devices.memory_watchdog import Watchdog
 from .devices.nvidia.cuda import limit_environ
+from .docker.networks import NoFreeSubnet
 from .engine import Engine, Parts
 from .fence import Fence
 from .folders.bind_mounts import StorageUnavailable, check_sources
@@ -156,6 +157,11 @@ class WorkExecutor:
             facts = {"error": {"code": error.code, "message": error.message}}
             if isinstance(error, StorageUnavailable):
                 facts["error"]["is_of_storage"] = True
+            if isinstance(error, NoFreeSubnet):
+                facts["error"]["is_of_network"] = True
+                # The manager must know this before it places the session again.
+                with contextlib.suppress(BaiError):
+                    await self._send_heartbeat()
         except Exception:
             log.exception("%s of session %s failed", task.kind, task.session_id)
             text = "internal error of the session's agent; see the agent's log"

@@ -225,6 +225,16 @@ def option_descriptors(
             os.close(descriptor)
 
 
+@contextmanager
+def memory_file(content: str) -> Iterator[int]:
+    """Yield the descriptor of a file in memory with this content."""
+    descriptor = _descriptor_of(content)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def _value_of(args: Sequence[str], option: str, default: int) -> str:
     return args[args.index(option) + 1] if option in args else str(default)
 

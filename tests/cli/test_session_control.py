@@ -155,14 +155,14 @@ async def test_keep_alive_prints_the_end_of_the_idle_timeout(
     # Both commands print the same text, and each prints the time of the stop once.
     info = " ".join((await bai("session", "info", "lab1", by="user")).stdout.split())
     listed = (await bai("session", "ls", by="user")).stdout
-    stop = "in 9 min: idle-timeout: at most 10min without use, the limit of keypair policy default"
+    stop = "in 9 min: idle timeout: at most 10min without use, the limit of keypair policy default"
     assert (f"Stops {stop}" in info, info.count("in 9 min"), stop in listed) == (True, 1, True)
     # The notice of the same rule is not printed a second time.
     api.world.clock.advance(seconds=330)
     warned = (await bai("session", "info", "lab1", "--json", by="user")).document
     (notice,) = warned["notices"]
     info = " ".join((await bai("session", "info", "lab1", by="user")).stdout.split())
-    assert (notice.startswith("idle-timeout: "), info.count("idle-timeout: ")) == (True, 1)
+    assert (notice.startswith("idle timeout: "), info.count("idle timeout: ")) == (True, 1)
     every = await bai("session", "info", "lab1", "-v", by="user")
     assert "idle_ends_at" in every.stdout
 

@@ -158,9 +158,9 @@ async def test_each_rule_stops_the_sessions_that_it_describes_and_no_others(
         for found in kept:
             stop(rest, found["id"])
     reasons = [
-        "idle-timeout: at most 1min without use, the limit of idle checker network",
-        r"idle-utilization: cpu_util [0-9.]+% \(threshold 5%\), net \d+ B/s \(threshold 20000 "
-        r"B/s\) in 90% of the samples of 1min; idle checker load",
+        "idle timeout: at most 1min without use, the limit of idle checker network",
+        r"low utilization: CPU utilization [0-9.]+% \(threshold 5%\), network traffic [0-9.]+ "
+        r"(KiB|B)/s \(threshold 19.5 KiB/s\) in 90% of the samples of 1min; idle checker load",
         "lifetime: at most 1min, the limit of idle checker lifetime",
     ]
     for session, reason in zip(stopped, reasons, strict=True):

@@ -95,7 +95,7 @@ def wait_for_idle_timeout(hub: RunningHub, session: dict[str, Any]) -> None:
     # depends on the timeout.
     report_activity(hub, rest, session)
     ended = wait_for(rest, session["id"], "TERMINATED")
-    assert ended["status_info"].startswith("idle-timeout: at most 3s without use"), ended
+    assert ended["status_info"].startswith("idle timeout: at most 3s without use"), ended
     steps = checked(rest.get(f"/sessions/{session['id']}/history"), 200)["items"]
     assert [step["reason"] for step in steps if step["to_status"] == "TERMINATING"] == [
         ended["status_info"]

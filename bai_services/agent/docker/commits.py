@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import logging
+import re
 import tarfile
 import threading
 import time
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 
 COMMIT, BUILD, PUSH = "commit", "build", "push"
 OUTPUT = "output"
+# Docker's message if a registry responds with an error of the server.
+SERVER_ERROR = re.compile(r"HTTP status: (5\d\d[ A-Za-z]*)")
 # Fields of an image's configuration that a commit takes from the image of the session.
 KEPT_FIELDS = (
     "Cmd", "Entrypoint", "Env", "ExposedPorts", "Labels", "Shell", "StopSignal", "User",
@@ -242,6 +245,13 @@ def push_error(image: str, text: str) -> BaiError:
     low = text.lower()
     if "no space left" in low:
         return StorageFull("the image does not fit on the disk of the registry", image=image)
+    if found := SERVER_ERROR.search(text):
+        # Docker does not pass on the response, in which registries name a full disk.
+        return Unavailable(
+            f"the registry failed to store the image ({found[1]}); its disk may be full: ask its "
+            "administrator, and commit again",
+            image=image,
+        )
     if any(word in low for word in ("denied", "unauthorized", "no basic auth")):
         return Conflict(f"the registry does not accept the image: {text[:300]}", image=image)
     return Unavailable(f"the image cannot be pushed: {text[:300]}", image=image)

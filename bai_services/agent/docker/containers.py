@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import re
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -33,7 +34,7 @@ from .egress import Egress
 from .image_uses import ImageUses
 from .images import Images
 from .layers import Layers
-from .networks import CLUSTER_PREFIX, Networks
+from .networks import CLUSTER_PREFIX, CLUSTER_UNUSED_SECONDS, Networks
 from .runtime import Runtime
 from .sboms import read_sbom
 
@@ -47,6 +48,8 @@ RUNNING = frozenset({"running", "paused", "restarting"})
 CREATED = frozenset({"created"})
 GONE_OR_BEING_REMOVED = frozenset({404, 409})
 UNUSED_NETWORK_TIMEOUT_SECONDS = 3600
+# Interval at which unused networks are removed while no subnet is free.
+NETWORK_CLEANUP_SECONDS = 60
 
 
 class DockerEngine(Engine):
@@ -83,6 +86,8 @@ class DockerEngine(Engine):
         self._layers = layers
         # Names of the networks with active egress rules; None: the rules must be set again.
         self._networks_with_rules: frozenset[str] | None = None
+        self._is_network_full = False
+        self._next_network_cleanup = 0.0
         self._rules_lock = asyncio.Lock()
         # Ids of the agent's containers on overlay networks, which span several machines.
         self._overlay_containers: frozenset[str] = frozenset()
@@ -304,6 +309,23 @@ class DockerEngine(Engine):
     async def discard_image(self, name: str) -> None:
         await self._images.discard(name)
 
+    async def is_network_full(self) -> bool:
+        try:
+            is_full = await self._networks.is_full()
+            if is_full and time.monotonic() >= self._next_network_cleanup:
+                self._next_network_cleanup = time.monotonic() + NETWORK_CLEANUP_SECONDS
+                # A session that is being prepared has used its network in this time.
+                await self._remove_networks(CLUSTER_UNUSED_SECONDS)
+        except (Unavailable, docker.errors.APIError) as error:
+            log.warning("networks cannot be listed: %s", error)
+            return self._is_network_full
+        self._is_network_full = is_full
+        return is_full
+
+    async def _remove_networks(self, unused_seconds: float) -> None:
+        for name in await self._networks.remove_unused(unused_seconds):
+            log.info("removed network %s, which had no container for a long time", name)
+
     async def remove_unused(self) -> None:
         await self._images.evict()
         await self._runtime.remove_unused()
@@ -311,8 +333,7 @@ class DockerEngine(Engine):
             await self._calls.run("change", lambda client: remove_old_cache(client, AGENT))
         except (Unavailable, docker.errors.APIError) as error:
             log.warning("the cache of builds cannot be cleaned up: %s", error)
-        for name in await self._networks.remove_unused(UNUSED_NETWORK_TIMEOUT_SECONDS):
-            log.info("removed network %s, which had no container for a long time", name)
+        await self._remove_networks(UNUSED_NETWORK_TIMEOUT_SECONDS)
 
     async def close(self) -> None:
         await self._images.close()

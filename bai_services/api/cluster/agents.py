@@ -58,6 +58,7 @@ class Agent(ResponseModel):
     version: str
     facts: dict[str, Any]
     storage_problems: dict[str, str]
+    is_network_full: bool
     slots: SlotsOutput
     used: SlotsOutput
     free: SlotsOutput
@@ -153,6 +154,8 @@ class Heartbeat(_AgentBody):
     settings: ReportedSettings | None = None
     # The problem of each checked storage host, "" if it works; null if the agent checks no hosts.
     storage: Annotated[dict[NameText, ShortText], Field(max_length=1000)] | None = None
+    # No subnet is free for networks of sessions.
+    is_network_full: bool = False
 
     def to_heartbeat(self) -> AgentHeartbeat:
         """Return the heartbeat as the manager's data class.
@@ -180,6 +183,7 @@ class Heartbeat(_AgentBody):
             slots=ResourceSlots.parse(self.slots),
             devices=[device.to_device() for device in self.devices],
             is_leaving=self.is_leaving,
+            is_network_full=self.is_network_full,
             settings=None
             if self.settings is None
             else [each.to_record() for each in self.settings],

@@ -119,6 +119,28 @@ class ReservationDelays(ResponseModel):
     sessions: list[DelayedSession]
 
 
+class ConflictingSession(ResponseModel):
+    """A running session that may hold reserved resources when the reservation starts.
+
+    ``session``: null if the caller may not see the session. ``agents``: the reserved agents on
+    which it runs. ``ends_at``: its enforced end; null: it has no time limit.
+    """
+
+    session: SessionName | None
+    agents: list[str]
+    ends_at: datetime | None
+
+
+class ReservationConflicts(ResponseModel):
+    """``sessions``: sessions without a time limit first, at most 50. ``count``: all conflicting
+    sessions. ``is_complete``: false if the manager does not know the running sessions now.
+    """
+
+    is_complete: bool
+    count: int
+    sessions: list[ConflictingSession]
+
+
 class ReservationsHandler(APIHandler):
     @operation("List reservations", tag=_TAG, returns=Reservation, is_list=True)
     async def get(self, query: ListQuery) -> Page[records.AdvanceReservation]:
@@ -163,8 +185,20 @@ class ReservationDelaysHandler(APIHandler):
         return await self.manager.reservation_forecast.delays(self.caller, key)
 
 
+class ReservationConflictsHandler(APIHandler):
+    @operation(
+        "List the running sessions that can delay a reservation, because they are not certain to "
+        "end before its start",
+        tag=_TAG,
+        returns=ReservationConflicts,
+    )
+    async def get(self, key: str) -> forecasts.ReservationConflicts:
+        return await self.manager.reservation_forecast.conflicts(self.caller, key)
+
+
 ROUTES = [
     ("/reservations", ReservationsHandler),
     (r"/reservations/(?P<key>[^/]+)", ReservationHandler),
     (r"/reservations/(?P<key>[^/]+)/delays", ReservationDelaysHandler),
+    (r"/reservations/(?P<key>[^/]+)/conflicts", ReservationConflictsHandler),
 ]

@@ -49,7 +49,7 @@ async def audit(
     empty = "no actions of others on your sessions and folders"
     if not (as_json or page["total"]):
         empty += await similar_actions(connection.client, "/audit-log/mine", action)
-    output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
+    output.print_page(page, COLUMNS, as_json=as_json, empty=empty, has_exact_times=True)
 
 
 async def similar_actions(client: Client, path: str, action: str | None) -> str:

@@ -84,7 +84,7 @@ async def list_(
     empty = "no entry matches"
     if not (as_json or page["total"]):
         empty += await similar_actions(connection.client, "/audit-log", filters["action"])
-    output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
+    output.print_page(page, COLUMNS, as_json=as_json, empty=empty, has_exact_times=True)
 
 
 @audit.command(

@@ -17,12 +17,20 @@ BY_MANAGER = "manager"
 def runs_on_agent(kind: str, cluster_size: int, started_by: str, *, can_launch: bool) -> bool:
     """Return whether the agent starts a prepared session; otherwise, the Hub starts it as a server.
 
-    Pages and apps need a Hub server, so this applies to batch sessions only. ``can_launch``: the
-    agent has offered to start the session. A session that was created through the Hub remains a Hub
-    server, because its spawner waits for it.
+    Only batch sessions can run without a Hub server; when their owner opens one, the Hub attaches a
+    server to it (`is_openable`). ``can_launch``: the agent has offered to start the session. A
+    session that was created through the Hub remains a Hub server, because its spawner waits for it.
     """
     is_batch = kind == SessionType.BATCH and cluster_size == 1
     return can_launch and is_batch and started_by in (BY_MANAGER, BY_AGENT)
+
+
+def is_openable(kind: str, started_by: str) -> bool:
+    """Return whether a running session has a server of the Hub, or the Hub can attach one to it.
+
+    A batch session that is a server of the Hub runs only its command.
+    """
+    return kind != SessionType.BATCH or started_by == BY_AGENT
 
 
 class Phase(StrEnum):

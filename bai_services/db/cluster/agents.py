@@ -74,6 +74,7 @@ class AgentHeartbeat:
     settings: Sequence[ReportedSetting] | None = None
     protocol: int = PROTOCOL
     storage_problems: Mapping[str, str] = field(default_factory=dict)
+    is_network_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class HeartbeatResult:
     refused: tuple[str, ...] = field(default_factory=tuple)
     recorded: RecordedHeartbeat | None = None
     storage_changed: bool = False
+    network_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,6 +396,7 @@ def _values(recorded: RecordedHeartbeat, status: AgentStatus, at: datetime) -> d
         "version": beat.version,
         "facts": facts,
         "storage_problems": dict(beat.storage_problems),
+        "is_network_full": beat.is_network_full,
     }
 
 
@@ -415,6 +418,8 @@ def _heartbeat_result(
         recorded=recorded,
         storage_changed=known is not None
         and known["storage_problems"] != dict(recorded.beat.storage_problems),
+        network_changed=known is not None
+        and known["is_network_full"] != recorded.beat.is_network_full,
     )
 
 
@@ -444,6 +449,7 @@ _LOCK = (
         agents.c.status,
         agents.c.endpoint,
         agents.c.storage_problems,
+        agents.c.is_network_full,
         resource_groups.c.engine.label("group_engine"),
         sa.exists().where(agent_credentials.c.agent_id == agents.c.id).label("is_joined"),
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import BaiError
+from bai_services.core.sessions.agent_launch import BY_AGENT
 from bai_services.core.sessions.lifecycle import (
     ENDED,
     SESSION_ID_OPTION,
@@ -131,9 +132,9 @@ class Reconciler:
         running = await self._store.in_status(Status.RUNNING)
         await self._restart_missing(running, servers, now)
         for row in await self._store.in_status(Status.TERMINATING):
-            self._servers.remove(row)
-        # Only the newest session of a server can be live; of the ended sessions, only the newest is
-        # needed.
+            if row.started_by != BY_AGENT or (row.hub_user, row.hub_server) in servers:
+                self._servers.remove(row)
+        # A server has at most one live session, which is its newest: only the others are read.
         live = {(row.hub_user, row.hub_server) for row in running}
         await self._stop_orphans({key: one for key, one in servers.items() if key not in live})
 

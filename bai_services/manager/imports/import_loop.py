@@ -166,6 +166,11 @@ class ImportLoop(ABC, Generic[Row]):
             await self._store.apply(row.id, event, self._clock(), changes)
             if failure is None:
                 await self.completed(row)
+            else:
+                await self.failed(row)
+
+    async def failed(self, row: Row) -> None:
+        """Clean up after a failure."""
 
     async def completed(self, row: Row) -> None:
         """React to the success of an import."""

@@ -173,6 +173,7 @@ class Preemptions:
         # The other victims have ended or are being stopped.
         running = {victim.session_id: victim for victim in plan.victims if victim.is_running}
         if seconds > 0:
+            self._loop.run_within(seconds)
             for session_id in running:
                 self._prepare(session_id, seconds)
         elif running and (token := await self._lease.hold()) is not None:

@@ -420,8 +420,13 @@ class Kernels:
             reason = str(message) if message else TextTemplate.NOT_PREPARED.text()
             if len(view.kernels) > 1:
                 reason = f"{kernel.hostname} on {kernel.agent_id}: {reason}"
-            if error.get("is_of_storage") and not await self._store.has_left(row.id, agent_id):
-                # The folder may work on another agent. The reason remains in the history.
+            # No session is placed on an agent without a free subnet, so a session does not return
+            # to it before a subnet is free.
+            is_elsewhere = error.get("is_of_network") or (
+                error.get("is_of_storage") and not await self._store.has_left(row.id, agent_id)
+            )
+            if is_elsewhere:
+                # It may start on another agent. The reason remains in the history.
                 text = f"{kernel.agent_id}: {message}"
                 return Move(row.id, Event.DISPLACED, TransitionValues(reason=text))
             (output,) = await self._setups.mask(row.id, str(report.get("log") or ""))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bai_services.client import Client
-from bai_services.core.errors import Conflict, InvalidRequest
+from bai_services.core.errors import InvalidRequest, NotFound
 from tests.api.sessions.test_sessions import wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
@@ -58,8 +58,11 @@ async def test_agent_launches_the_session_with_its_plan(
     running = await wait_for_status(user, "train", "RUNNING")
     assert running["started_by"] == "agent"
     where = {"user": running["hub_user"], "server": running["hub_server"]}
-    with pytest.raises(Conflict, match="started by its agent"):
-        await api.hub.post(f"/sessions/{running['id']}/launch", where)
+    attached = await api.hub.post(f"/sessions/{running['id']}/launch", where)
+    assert (attached["is_attached"], attached["command"]) == (True, None)
+    other = {**where, "user": "user2"}
+    with pytest.raises(NotFound):
+        await api.hub.post(f"/sessions/{running['id']}/launch", other)
 
     end = {**launch, "kind": "exit"}
     assert await report(agent, end, end={**EXIT, "exit_code": 3}, log="out\n")

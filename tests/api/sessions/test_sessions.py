@@ -420,6 +420,27 @@ async def test_session_whose_storage_fails_on_an_agent_starts_on_another_one(
     assert (ended["status_info"], ended["allocations"]) == (text, [])
 
 
+async def test_session_without_a_free_subnet_on_its_agent_starts_on_another_one(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    session = await user.post("/sessions", {"name": "lab1"})
+    (item,) = await agent.work(5)
+    # Another session has taken the last subnet since this one was placed.
+    await agent.beat(is_network_full=True)
+    text = "all subnets of 10.0.0.0/26, the network pool of the machine, are in use"
+    error = {"code": "unavailable", "message": text, "is_of_network": True}
+    await agent.report(item, "failed", error=error)
+    waiting = await wait_for_status(user, session["id"], "PENDING")
+    assert waiting["allocations"] == []
+    other = FakeAgent(api.agent, "a2")
+    await other.beat()
+    assert await other.work(5)
+    (kernel,) = (await user.get("/sessions/lab1"))["kernels"]
+    assert kernel["agent"] == "a2"
+    events = (await user.get(f"/sessions/{session['id']}/history"))["items"]
+    assert [one["reason"] for one in events if one["event"] == "displaced"] == [f"a1: {text}"]
+
+
 async def test_exit_during_start_is_an_error(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await user.post("/sessions", {"name": "lab1"})
     await agent.prepare()

@@ -17,15 +17,16 @@ from bai_services.core.sessions.idle_checks.checkers import (
     Checker,
     CheckerSettings,
     CheckerType,
+    CheckStatus,
     Operator,
     check_settings,
 )
 from bai_services.core.sessions.idle_checks.judging import (
     LAGS,
-    CheckStatus,
     JudgedSession,
     Judgement,
     judge,
+    limit_text,
     strictest,
     table_for,
     window_seconds,
@@ -184,7 +185,7 @@ def test_idle_session_is_due_after_the_whole_window() -> None:
     result = judged(session(applied()), [sample(n, 1) for n in range(41)])
     assert result.is_due
     assert str(result.rule) == (
-        "idle-utilization: cuda_util 1% (threshold 5%) in 90% of the samples of 5min; "
+        "low utilization: GPU utilization 1% (threshold 5%) in 90% of the samples of 5min; "
         "idle checker gpu"
     )
 
@@ -244,8 +245,8 @@ def test_missing_reports_and_clock_changes_never_make_a_session_due(
         assert reported is not None and reported >= -60
 
 
-@pytest.mark.parametrize("family", ["gaudi2", "cuda"])
-def test_device_without_utilization_is_judged_by_its_memory(family: str) -> None:
+@pytest.mark.parametrize(("family", "name"), [("gaudi2", "GAUDI2"), ("cuda", "GPU")])
+def test_device_without_utilization_is_judged_by_its_memory(family: str, name: str) -> None:
     """Gaudi cards report only their memory: 10 of 1000 bytes are in use, later 100."""
     facts = kernel(devices={"g0": DeviceFacts(family, 1000)})
     limits = {f"{family}_util": 5, f"{family}_mem": 5}
@@ -253,7 +254,7 @@ def test_device_without_utilization_is_judged_by_its_memory(family: str) -> None
     small = [sample(n, None, 10) for n in range(41)]
     result = judged(found, small, NOW, facts)
     assert result.is_due
-    assert result.rule is not None and f"{family}_mem 1% (threshold 5%)" in str(result.rule)
+    assert result.rule is not None and f"{name} memory use 1% (threshold 5%)" in str(result.rule)
     large = [sample(n, None, 100) for n in range(41)]
     assert not judged(found, large, NOW, facts).is_due
     # Without a threshold for the memory, the checker cannot decide about the card.
@@ -361,6 +362,75 @@ def test_checker_for_pressure_stops_nothing_while_nobody_waits() -> None:
     result = judged(session(found), samples)
     assert (result.status, result.ends_at, result.is_due) == (CheckStatus.IDLE, None, False)
     assert judged(session(found, waiting=1), samples).is_due
+
+
+@pytest.mark.parametrize("kind", CheckerType)
+def test_new_rule_stops_no_session_before_its_first_warning_had_its_full_time(
+    kind: CheckerType,
+) -> None:
+    # The session has been idle for longer than the rule allows when the rule takes effect.
+    rule = checker(kind, warnings_seconds=(120, 60))
+    idle = [sample(n, 1) for n in range(41)]
+    found = session(used_at=START - timedelta(hours=1), reported_at=NOW)
+
+    def judged_with(effective_at: datetime | None, now: datetime = NOW) -> Judgement:
+        bound = AppliedChecker(rule, is_dry_run=False, effective_at=effective_at)
+        return judged(replace(found, checkers=(bound,), reported_at=now), idle, now)
+
+    assert judged_with(None).is_due
+    new = judged_with(NOW)
+    assert (new.status, new.is_due) == (CheckStatus.IDLE, False)
+    # The rule is applied up to 15 s after it took effect.
+    assert new.ends_at == NOW + timedelta(seconds=135)
+    assert judged_with(NOW - timedelta(seconds=135)).is_due
+
+
+def test_end_is_expected_before_the_countdown_begins() -> None:
+    # The countdown begins 150 s before the end.
+    applied_rule = applied(warnings_seconds=(60,))
+    idle_for_90_seconds = [sample(n, 50) for n in range(35)] + [sample(n, 1) for n in range(35, 41)]
+    result = judged(session(applied_rule), idle_for_90_seconds)
+    assert (result.status, result.ends_at) == (CheckStatus.ACTIVE, None)
+    # 90 % of the 20 intervals must be idle: the stop follows 12 intervals and the lag later.
+    last_end = START + timedelta(seconds=15 * (LAST + 1))
+    assert result.expected_ends_at == last_end + timedelta(seconds=12 * 15) + LAGS[FINE]
+    used = judged(session(applied_rule), [sample(n, 50) for n in range(41)])
+    assert (used.status, used.expected_ends_at) == (CheckStatus.ACTIVE, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "text"),
+    [
+        (
+            CheckerType.UTILIZATION,
+            {"thresholds": {"cpu_util": 5, "cuda_util": 10, "rngd_mem": 3, "net": 2_048}},
+            "low utilization: CPU utilization below 5%, GPU utilization below 10%, network traffic "
+            "below 2 KiB/s in 90% of the samples of 5min; idle checker gpu",
+        ),
+        (
+            CheckerType.UTILIZATION,
+            {"thresholds": {"mem": 30, "io": 100}, "operator": Operator.OR},
+            "low utilization: one of memory use below 30%, disk access below 100 B/s in 90% of the "
+            "samples of 5min; idle checker gpu",
+        ),
+        (
+            CheckerType.UTILIZATION,
+            {"thresholds": {"cuda_mem": 4}, "operator": Operator.OR},
+            "low utilization: GPU memory use below 4% in 90% of the samples of 5min; "
+            "idle checker gpu",
+        ),
+        (
+            CheckerType.NETWORK,
+            {},
+            "idle timeout: at most 5min without use, the limit of idle checker gpu",
+        ),
+        (CheckerType.LIFETIME, {}, "lifetime: at most 5min, the limit of idle checker gpu"),
+    ],
+)
+def test_rule_is_described_in_words(
+    kind: CheckerType, values: dict[str, object], text: str
+) -> None:
+    assert str(limit_text(checker(kind, **values), {"cuda"})) == text
 
 
 def test_keep_alive_starts_the_window_again() -> None:

@@ -179,6 +179,7 @@ async def test_member_of_the_project_chats_with_an_endpoint(
         await ui.send("redirect")
         await ui.card(1).get_by_text("redirects to another address").wait_for()
         await read_statistics(await opened(Chat, OWNER, "/statistics"), served)
+        await follow_an_answer_whose_endpoint_is_deleted(ui, hub, served["name"])
 
 
 async def read_statistics(ui: Chat, served: dict[str, Any]) -> None:
@@ -270,6 +271,19 @@ async def follow_an_answer_that_is_cut_off(ui: Chat) -> None:
 
     await wait_until_async(is_at_the_end, 10, "the end of the list")
     assert await list_.evaluate("element => element.scrollTop") > 0
+
+
+async def follow_an_answer_whose_endpoint_is_deleted(ui: Chat, hub: RunningHub, name: str) -> None:
+    """The page keeps what has arrived, and gives the reason for the end."""
+    await ui.send("wait")
+    answer = ui.answers().last
+    await answer.get_by_text('user: "wait"').wait_for()
+    with hub.rest(OWNER) as owner:
+        checked(owner.delete(f"/endpoints/{name}"), 200)
+    await answer.get_by_text("The answer is incomplete: the endpoint was deleted").wait_for()
+    assert 'user: "wait"' in await answer.inner_text()
+    # The deleted endpoint cannot be called again.
+    await answer.get_by_role("button", name="Try again").wait_for(state="detached")
 
 
 async def compare(ui: Chat) -> None:

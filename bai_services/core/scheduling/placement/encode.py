@@ -106,7 +106,7 @@ def write_agent(columns: Columns, n: int, agent: AgentState, names: NameTable) -
     row = columns.agents[n]
     row[c.CPU] = agent.capacity.get(CPU_SLOT, 0) - agent.used.get(CPU_SLOT, 0)
     row[c.MEM] = agent.capacity.get(MEM_SLOT, 0) - agent.used.get(MEM_SLOT, 0)
-    row[c.OPEN] = agent.is_alive and agent.is_schedulable
+    row[c.OPEN] = agent.is_alive and agent.is_schedulable and not agent.is_network_full
     row[c.ARCHITECTURE] = names.label(agent.architecture)
     row[c.ENGINE] = names.label(agent.engine)
     row[c.DRIVER] = driver_number(agent.cuda_driver)

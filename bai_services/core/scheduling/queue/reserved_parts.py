@@ -156,6 +156,20 @@ def remaining_parts(
     return {key: ResourceSlots({s: n for s, n in of.items() if n}) for key, of in remaining.items()}
 
 
+def lacking_slots(
+    agent: AgentState, ended: Sequence[Placement], slots: ResourceSlots
+) -> tuple[str, ...]:
+    """Return the slots of which an agent has too little after some placements have ended.
+
+    If each of the amounts fits, but not all of them together, all slots are returned.
+    """
+    state = _release_all(agent, ended)
+    if not slots or _placed(agent, state, slots, {}) is not None:
+        return ()
+    lacking = tuple(slot for slot, amount in slots.items() if state.free(slot, amount) < amount)
+    return lacking or tuple(slots)
+
+
 def _slots_on(agent_id: str, placements: Iterable[Placement]) -> dict[str, int]:
     """Return the amounts of all slots that placements have on an agent."""
     total: dict[str, int] = {}
