@@ -190,7 +190,7 @@ class Networks:
     def _is_full(self, used: Sequence[Network]) -> bool:
         subnets = 2 ** (self._prefix_length - self._pool.prefixlen)
         size = self._pool.num_addresses // subnets
-        # Usually, this is the answer; the search takes a second if most of 1,024 subnets are used.
+        # Count first, because a search takes a second if most of 1,024 subnets are used.
         overlapping = [network for network in used if network.overlaps(self._pool)]
         covered = sum(max(1, network.num_addresses // size) for network in overlapping)
         if covered < subnets:

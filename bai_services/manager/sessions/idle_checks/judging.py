@@ -43,9 +43,9 @@ TICK_SECONDS = float(INTERVAL_SECONDS)
 # Minimum time between two steps, in seconds, and as a multiple of the duration of the last step.
 _MIN_WAIT_SECONDS = 0.5
 _MIN_WAIT_FACTOR = 4
-# A step slightly before a moment would miss it.
+# Steps are planned this much later, because a step just before a moment would have no effect.
 _MARGIN_SECONDS = 0.02
-# How long the next report of a session is awaited after its announced end.
+# After the announced end of a session, its next report is awaited for this time.
 _REPORT_WAIT = timedelta(seconds=5)
 # A larger difference between the clock and the monotonic clock counts as a clock change.
 _CLOCK_TOLERANCE = timedelta(seconds=10)
@@ -186,9 +186,10 @@ class IdleJudging:
         self._plan_next_step(results.moments, now, self._monotonic() - monotonic)
 
     def _plan_next_step(self, moments: Iterable[datetime], now: datetime, seconds: float) -> None:
-        """Plan the next step for the next of these moments; ``seconds``: duration of this step.
+        """Plan the next step for the earliest moment. ``seconds``: duration of the current step.
 
-        Without this, a session would be stopped up to ``TICK_SECONDS`` after its announced end.
+        Without a planned step, a session would be stopped up to ``TICK_SECONDS`` after its
+        announced end.
         """
         waits = [(moment - now).total_seconds() - seconds for moment in moments]
         least = max(_MIN_WAIT_SECONDS, _MIN_WAIT_FACTOR * seconds)
