@@ -24,6 +24,7 @@ import docker
 from bai_services.client import Token
 from bai_services.core.cluster.joining import CREDENTIAL_PREFIX
 from bai_services.core.cluster.model import AgentStatus
+from bai_services.core.counts import counted
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest, NotSignedIn, Unavailable
 from bai_services.core.installation.findings import Finding, Level, worst
 from bai_services.core.installation.settings import EngineKind
@@ -334,12 +335,13 @@ async def _drain(
     state = await client.post(f"{path}/drain")
     deadline = time.monotonic() + timeout_seconds
     if state["kernels"] and not forces:
-        tell(f"waiting for {state['kernels']} kernels of sessions to end")
+        tell(f"waiting for {counted(state['kernels'], 'kernels')} to end")
     while state["kernels"] and not forces:
         if time.monotonic() > deadline:
             raise Conflict(
-                f"{state['kernels']} kernels of sessions still run here; the machine is drained. "
-                "Wait longer (--timeout), or stop the sessions"
+                f"{counted(state['kernels'], 'kernels')} on this machine did not end in time; the "
+                "machine is drained. Wait longer (--timeout), stop the sessions, or leave without "
+                "waiting (--force)"
             )
         await asyncio.sleep(POLL_SECONDS)
         state = await client.get(f"{path}/membership")
