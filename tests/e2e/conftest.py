@@ -182,9 +182,11 @@ def docker_hub(
     further.write_text(LISTEN_ON_ALL_ADDRESSES)
     environment = {"DOCKER_HOST": docker_engine.host, "BAI_IMAGE": session_image}
     environment["BAI_CONFIG"] = str(further)
-    # The agent starts batch sessions itself; in the demo on the process engine, the Hub does.
+    # The agent starts batch sessions itself. In the demo on the process engine, the Hub starts
+    # them.
     environment["BAI_AGENT_RUNS_BATCH"] = "1"
-    # More than the cores of a small machine, for tests with several sessions at once.
+    # The agent reports more cores than a small machine has, for tests with several sessions at
+    # once.
     environment["BAI_AGENT_CPU"] = "8"
     yield from _shared(RunningHub(home, engine="docker", environment=environment))
 

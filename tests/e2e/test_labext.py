@@ -425,7 +425,7 @@ async def test_suspended_session_returns_with_its_edits_tabs_and_variables(
     hook = "mkdir -p ~/.bai && printf '#!/bin/sh\\necho hook ran' > ~/.bai/on-preempt"
     await lab.run_cell(page, f'get_ipython().system("{hook} && chmod +x ~/.bai/on-preempt")')
     await lab.run_cell(page, "answer, double = 42, lambda n: 2 * n")
-    # An edit that is neither run nor saved.
+    # Edit a cell, but do not run or save it.
     await page.locator(".jp-Notebook-cell .cm-content").last.click()
     await page.keyboard.insert_text("unsaved = 'edit'")
 
@@ -450,7 +450,7 @@ async def test_suspended_session_returns_with_its_edits_tabs_and_variables(
     await page.locator(".jp-NotebookPanel", has_text="unsaved = 'edit'").wait_for()
     await page.get_by_text("| Idle").wait_for(timeout=lab.TIMEOUT_MS)
     await take_screenshot(page, "returned", tmp_path)
-    # The details offer the same, and the notice stays.
+    # The details have the same button, and the notice remains.
     await notice.get_by_role("button", name="Details").click()
     dialog = page.locator(".jp-Dialog")
     await dialog.get_by_role("button", name="Restore variables").wait_for()
@@ -465,7 +465,7 @@ async def test_suspended_session_returns_with_its_edits_tabs_and_variables(
     stop(rest, key)
 
 
-# The element that is an alert for screen readers, in the notice of a preemption.
+# In the notice of a preemption, this element is the alert for screen readers.
 COUNTDOWN = (
     "[...document.querySelectorAll('.Toastify__toast [role=alert]')]"
     ".find(one => one.textContent.includes('needs its resources'))"
@@ -522,7 +522,7 @@ async def test_preempted_session_returns_with_edits_made_after_the_warning(
     # The countdown changes each second. Screen readers announce its first text only.
     for _ in range(2):
         assert await announcement_of_changes(page) == "off"
-    # The first save has ended. This variable and this edit are newer.
+    # The first save has ended. Then change the variable and the notebook again.
     await wait_until_async(lambda: _has_report(rest, key), 20, "the first save")
     await lab.run_cell(page, "late_variable = 42")
     await page.locator(".jp-Notebook-cell .cm-content").last.click()

@@ -95,7 +95,7 @@ def wait_for_idle_timeout(hub: RunningHub, session: dict[str, Any]) -> None:
     # depends on the timeout.
     report_activity(hub, rest, session)
     ended = wait_for(rest, session["id"], "TERMINATED")
-    assert ended["status_info"].startswith("idle-timeout: at most 3s without use"), ended
+    assert ended["status_info"].startswith("idle timeout: at most 3s without use"), ended
     steps = checked(rest.get(f"/sessions/{session['id']}/history"), 200)["items"]
     assert [step["reason"] for step in steps if step["to_status"] == "TERMINATING"] == [
         ended["status_info"]
@@ -117,8 +117,8 @@ async def test_a_warning_of_an_idle_checker_has_its_rule_and_a_keep_alive(
         wait_until(lambda: has_warning(rest, session), 120, "the warning of the checker")
         async with panel_of(profile, hub, session) as page:
             rule = "at most 15min without use, the limit of idle checker panel-checker"
-            # One notification. It has no countdown, which would not be updated. JupyterLab cuts off
-            # texts of more than 140 characters.
+            # There is one notification. It has no countdown, because the countdown would not be
+            # updated. JupyterLab cuts off texts of more than 140 characters.
             kept = page.get_by_role("button", name="Keep alive (left: 3)")
             toast = (
                 page.locator(".Toastify__toast")
@@ -181,7 +181,7 @@ async def test_the_panel_warns_before_time_limits_extends_the_session_and_shows_
             wait_for_idle_timeout(hub, session)
             # The panel shows that the session has ended.
             await panel.get_by_text("This session has ended:").wait_for(timeout=lab.TIMEOUT_MS)
-            # A warning does not outlast the stop that it announces.
+            # After the stop, the warning is no longer shown.
             await page.locator(".Toastify").get_by_text(unused).wait_for(state="hidden")
             # The panel no longer offers apps.
             await app_row(page, "TensorBoard").wait_for(state="hidden")
