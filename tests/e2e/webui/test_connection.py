@@ -196,6 +196,9 @@ async def test_slow_responses_show_progress_and_each_form_is_sent_once(
         await ui.page.locator(
             "#content .ant-skeleton-active, #content .ant-spin-spinning"
         ).first.wait_for()
+        # The browser asks for reduced motion, so no animation is repeated without end.
+        endless = "document.getAnimations().filter(one => one.effect.getTiming().iterations > 1)"
+        assert await ui.page.evaluate(f"{endless}.length") == 0
         await ui.page.get_by_role("button", name="New folder").first.wait_for()
     try:
         await ui.page.get_by_role("button", name="New folder").first.click()
