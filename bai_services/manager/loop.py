@@ -36,8 +36,8 @@ class Loop:
 
     With a source of work, the loop rests while there is none: its next step follows when it is
     woken, when there is work, or after ``rest_seconds``. It does not rest before it has run one
-    step without work, which cleans up. Steps never overlap. A failed step is repeated after a
-    backoff.
+    step without work, which cleans up. A step can shorten the time until the next one. Steps never
+    overlap. A failed step is repeated after a backoff.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Loop:
         self._work = work
         self._rest_seconds = rest_seconds
         self._is_resting = False
+        self._wait_seconds = tick_seconds
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -63,6 +64,10 @@ class Loop:
         May be called often, and before ``start``.
         """
         self._woken.set()
+
+    def run_within(self, seconds: float) -> None:
+        """During a step: run the next step at most ``seconds`` after the end of this one."""
+        self._wait_seconds = min(self._wait_seconds, max(seconds, 0.0))
 
     def start(self) -> None:
         if self._work is not None:
@@ -88,13 +93,14 @@ class Loop:
         while True:
             is_woken = self._woken.is_set()
             self._woken.clear()
+            self._wait_seconds = self._tick_seconds
             may_have_worked = is_woken or self._work is None or self._work.exists
             try:
                 await self._step()
                 backoff = FIRST_BACKOFF_SECONDS
             except Exception as error:
-                # The message of ``Unavailable`` is sufficient. Any other error is a defect, so
-                # log its traceback.
+                # Log only the message of ``Unavailable``. Any other error is a defect, so log its
+                # traceback.
                 trace = None if isinstance(error, Unavailable) else error
                 log.error(
                     "%s failed: %s; next try in %g s", self._name, error, backoff, exc_info=trace
@@ -106,7 +112,8 @@ class Loop:
 
     async def _pause(self, may_have_worked: bool) -> None:
         """Wait until the next step."""
-        if await self._is_woken_within(self._tick_seconds) or may_have_worked:
+        has_asked = self._wait_seconds < self._tick_seconds
+        if await self._is_woken_within(self._wait_seconds) or may_have_worked or has_asked:
             return
         if self._work is not None and not self._work.exists:
             self._is_resting = True

@@ -21,6 +21,9 @@ from tests.testbed.manager import World
 from tests.testbed.wait import wait_until_async
 
 
+HOUR_SECONDS = 3600.0
+
+
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An event loop whose clock jumps to the next timer instead of waiting for it."""
 
@@ -203,3 +206,25 @@ async def test_loop_does_not_rest_while_the_work_is_unknown(manager: Manager) ->
         await wait_until_async(lambda: len(steps) > 20, 20, "many steps")
     finally:
         await loop.stop()
+
+
+async def test_step_can_shorten_the_time_until_the_next_one() -> None:
+    has_run_twice = asyncio.Event()
+    steps = 0
+
+    async def step() -> None:
+        nonlocal steps
+        steps += 1
+        if steps == 2:
+            has_run_twice.set()
+        else:
+            # The earlier of two times counts.
+            loop.run_within(0.01)
+            loop.run_within(10 * HOUR_SECONDS)
+
+    loop = Loop("test", step, HOUR_SECONDS)
+    loop.start()
+    async with asyncio.timeout(30):
+        await has_run_twice.wait()
+    await loop.stop()
+    assert steps == 2
