@@ -85,7 +85,8 @@ async def test_a_commit_to_a_full_registry_fails_with_the_reason_and_succeeds_wh
         with registry.client() as client:
             assert client.get("/v2/team/changed/tags/list").status_code == 404
 
-        subprocess.run(["mount", "-o", f"remount,{LARGE}", str(disk)], check=True)
+        grow = ["mount", "-o", f"remount,{LARGE}", str(disk)]
+        await asyncio.to_thread(subprocess.run, grow, check=True)
         made = await commit(calls, filters, request, lambda *_: None)
         with registry.client() as client:
             assert client.get("/v2/team/changed/tags/list").json()["tags"] == ["1"]

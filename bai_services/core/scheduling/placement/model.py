@@ -48,8 +48,9 @@ class AgentState:
         return replace(self, used={}, devices=devices)
 
     def fully_available(self) -> AgentState:
-        """Return the agent as if it were empty, alive and schedulable, with all devices healthy, all
-        storage hosts working and a free subnet.
+        """Return the agent as if it were empty, alive and schedulable.
+
+        All its devices are healthy, all its storage hosts work and it has a free subnet.
         """
         devices = tuple(d.fully_available() for d in self.devices)
         return replace(
