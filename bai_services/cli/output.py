@@ -15,10 +15,10 @@ from bai_services.core.listing import max_exact_total
 from . import table, units
 from .text import json_text, printable, printable_log
 
-# Console width for a file or a pipe: large, so that long lines are not truncated.
+# Console width for a file or a pipe; it is large, so that long lines are not truncated.
 _PIPE_WIDTH = 1000
-# Fields with messages of the manager: times within their text are shown in the local time zone. In
-# other texts, such as commands, they are not changed.
+# Fields with messages of the manager. Times in these messages are shown in the local time zone;
+# other texts, such as commands, are not changed.
 _MESSAGES = frozenset({"last_reason", "message", "notices", "reason", "status_info", "text"})
 
 
@@ -102,8 +102,9 @@ def print_table(
     """Print rows as a table; without rows, print ``empty``.
 
     ``columns`` are in order of importance: on a narrow terminal, columns that do not fit after
-    the earlier ones are omitted. The columns ``kept`` are more important than their place says.
-    A terminal shows times relative to now, or with ``has_exact_times`` to the second.
+    the earlier ones are omitted. The columns ``kept`` have precedence over the other columns,
+    wherever they are. A terminal shows times relative to now, or with ``has_exact_times`` to the
+    second.
     """
     target = console()
     is_relative = target.is_terminal and not has_exact_times

@@ -42,10 +42,10 @@ NoteText = Annotated[
 
 
 class NewReservation(Body):
-    """``nodes``: number of agents. ``resources``: what is reserved on each agent; others may use
-    the rest. ``whole_machines``: reserve whole agents, with at least these resources. ``users``:
-    members of the project who may use it; all members if empty.
-    ``grace_seconds``: time after the start when an unused reservation expires.
+    """``nodes``: number of agents. ``resources``: the amounts that are reserved on each agent;
+    others may use the rest. ``whole_machines``: reserve whole agents, with at least these
+    resources. ``users``: members of the project who may use the reservation; all members if empty.
+    ``grace_seconds``: time from the start after which an unused reservation expires.
     """
 
     name: NameText
@@ -71,7 +71,7 @@ class Reservation(ResponseModel):
     """``state``: requested (waits for approval by an administrator, and reserves nothing yet),
     approved, rejected, cancelled or expired (because it was not used). ``agents``: the reserved
     agents; for a requested reservation, those that an approval would reserve now. ``used_at``: when
-    its first use by a session was detected.
+    the first use of the reservation by a session was detected.
     """
 
     id: str
@@ -111,7 +111,7 @@ class DelayedSession(ResponseModel):
 
 class ReservationDelays(ResponseModel):
     """``sessions``: the longest delays first, at most 50. ``count``: all delayed sessions.
-    ``is_complete``: false if the manager cannot estimate starts now; ask again later.
+    ``is_complete``: false if the manager cannot estimate starts now; repeat the request later.
     """
 
     is_complete: bool

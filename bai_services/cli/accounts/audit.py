@@ -53,7 +53,8 @@ async def audit(
 
 
 async def similar_actions(client: Client, path: str, action: str | None) -> str:
-    """Return a sentence that suggests actions similar to one without entries; empty if none is.
+    """Return a sentence that suggests actions similar to an action without entries; empty if there
+    is none.
 
     The actions of the newest entries are compared, because there is no list of all actions.
     """

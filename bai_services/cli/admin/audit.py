@@ -31,7 +31,7 @@ _FIELDS = (
     "id", "at", "actor", "actor_id", "on_behalf_of", "client_ip", "action", "entity", "entity_id",
     "entity_name", "owner_id", "domain", "outcome", "details", "position", "hash",
 )  # fmt: skip
-# Cells that begin with one of these are formulas for spreadsheets.
+# Spreadsheets treat cells that begin with one of these characters as formulas.
 _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 
 

@@ -31,6 +31,7 @@ class FolderImportRow:
     owner_id: str
     vfolder_id: str | None
     folder: str
+    is_new_folder: bool
     directory: str
     kind: SourceKind
     source: str

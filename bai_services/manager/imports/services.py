@@ -43,6 +43,7 @@ def import_services(
         max_bytes,
         cipher,
         callers=callers,
+        folders=folders.vfolders,
         files=folders.files,
         quotas=folders.quotas,
         lease=lease,

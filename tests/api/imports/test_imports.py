@@ -22,6 +22,7 @@ from bai_services.manager.manager import Manager
 from bai_services.manager.models.hub_client import HubClient
 from tests.testbed.git_server import TOKEN, GitServer, git, serve_git
 from tests.testbed.manager import Api, MovableClock, manager_on
+from tests.testbed.wait import wait_until_async
 
 MAX_BYTES = 3_000_000
 NOTEBOOK = b'{"cells": []}'
@@ -53,7 +54,7 @@ async def user(api: Api) -> Client:
 
 
 async def run(api: Api, made: dict[str, Any], client: Client) -> dict[str, Any]:
-    """Run the imports; return the one that ``made`` describes."""
+    """Run all imports; return the import with the id in ``made``."""
     await api.world.manager.imports.runner.step()
     await api.world.manager.imports.runner.wait()
     return await client.get(f"/folder-imports/{made['id']}")
@@ -62,6 +63,13 @@ async def run(api: Api, made: dict[str, Any], client: Client) -> dict[str, Any]:
 def stored(api: Api, made: dict[str, Any]) -> Path:
     (path,) = api.world.manager.settings.storage_root.glob(f"*/*/{made['folder_id']}")
     return path
+
+
+def kept(api: Api, made: dict[str, Any]) -> set[str]:
+    """Return the files of a failed import; its new folder is removed if it is empty."""
+    root = api.world.manager.settings.storage_root
+    folders = root.glob(f"*/*/{made['folder_id']}")
+    return {name for folder in folders for name in names_in(folder)}
 
 
 def names_in(path: Path) -> set[str]:
@@ -134,6 +142,34 @@ async def test_private_repository_needs_the_token(
     assert (made["status"], await token()) == ("cancelled", "")
 
 
+async def test_failed_import_removes_only_an_empty_folder_that_it_has_created(
+    api: Api, user: Client, server: GitServer, tmp_path: Path
+) -> None:
+    async def fail(**fields: Any) -> dict[str, Any]:
+        body = {"repo": f"{server.url}/missing.git", **fields}
+        return await user.post("/folder-imports", body)
+
+    async def folders() -> set[str]:
+        found = (await user.get("/vfolders"))["items"]
+        return {folder["name"] for folder in found if folder["status"] == "ready"}
+
+    made = await fail()
+    assert await folders() == {"missing"}
+    path = stored(api, made)
+    assert (await run(api, made, user))["status"] == "failed"
+    assert await folders() == set()
+    await wait_until_async(lambda: not path.exists(), 10, "the removal of the files")
+
+    used = await fail()
+    (stored(api, used) / "notes.txt").write_text("written during the import")
+    assert (await run(api, used, user))["status"] == "failed"
+    assert await folders() == {"missing"}
+
+    await user.post("/vfolders", {"name": "mine"})
+    assert (await run(api, await fail(into="mine"), user))["status"] == "failed"
+    assert await folders() == {"missing", "mine"}
+
+
 @pytest.mark.parametrize(
     "entries, problem",
     [
@@ -149,7 +185,7 @@ async def test_hostile_repository_is_rejected(
     done = await run(api, made, user)
     assert done["status"] == "failed"
     assert problem in done["problem"]
-    assert names_in(stored(api, done)) == set()
+    assert kept(api, done) == set()
 
 
 @pytest.mark.parametrize("leaf", ["120000 blob", "040000 tree"])
@@ -190,7 +226,9 @@ async def test_failures_have_reasons(api: Api, user: Client, server: GitServer) 
 async def test_git_connects_only_to_the_checked_address(
     api: Api, user: Client, server: GitServer
 ) -> None:
-    """Only the check can resolve the name: git would find no address, or another one."""
+    """Only the check can resolve the name. Without the check's result, git would use another
+    address.
+    """
     port = server.url.rpartition(":")[2]
     server.commit(server.repository("a"), [("100644", "a.txt", b"a")])
     runner: FolderImportRunner = api.world.manager.imports.runner
@@ -257,7 +295,7 @@ async def test_hostile_zip_archive_is_rejected(
     made = await user.post("/folder-imports", {"repo": f"{server.url}/a.zip"})
     done = await run(api, made, user)
     assert (done["status"], problem in done["problem"]) == ("failed", True), done["problem"]
-    assert names_in(stored(api, done)) == set()
+    assert kept(api, done) == set()
 
 
 async def test_files_are_imported_into_an_existing_folder(
@@ -278,7 +316,7 @@ async def test_files_are_imported_into_an_existing_folder(
     await other.post(f"/vfolder-invitations/{grant['invitation_id']}/accept")
     with pytest.raises(Forbidden):
         await other.post("/folder-imports", {**body, "into": folder["id"]})
-    # A permission that is revoked before the import begins.
+    # The permission is revoked before the import begins.
     await user.put("/vfolders/mine/grants/user2", {"permission": "rw"})
     made = await other.post("/folder-imports", {**body, "into": folder["id"], "directory": "x"})
     await user.put("/vfolders/mine/grants/user2", {"permission": "ro"})
@@ -294,7 +332,7 @@ async def test_quota_of_the_user_applies(api: Api, user: Client, server: GitServ
     made = await user.post("/folder-imports", {"repo": f"{server.url}/big.git"})
     done = await run(api, made, user)
     assert done["status"] == "failed"
-    assert names_in(stored(api, done)) == set()
+    assert kept(api, done) == set()
 
 
 async def test_limit_of_open_imports_leaves_no_folder(

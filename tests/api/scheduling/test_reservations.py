@@ -236,7 +236,7 @@ async def test_unused_reservation_expires_after_its_grace(api: Api, clock: Movab
 async def test_reservation_does_not_expire_while_a_session_waits_for_it(
     api: Api, clock: MovableClock
 ) -> None:
-    """A session of others, which was running at the approval, keeps the devices."""
+    """A session of another user, which was already running at the approval, keeps the devices."""
     user, admin, manager = await api.client("user"), await api.client("admin"), api.world.manager
     await FakeAgent(api.agent, "a1").beat()
     await admin.put("/projects/research/members/admin", {})
@@ -283,7 +283,7 @@ async def test_approvers_and_authors_are_notified(api: Api, clock: MovableClock)
     await api.world.manager.reservations.step()
     expired = f"the reservation course from {start} has expired, because it was not used in time"
     assert await notices(api, "user") == [approved, expired]
-    # Nobody is notified of what they have done.
+    # Users are not notified of their own actions.
     own = await admin.post("/reservations", spec(clock, resources={"cpu": 1}))
     await admin.patch(f"/reservations/{own['id']}", {"state": "cancelled"})
     assert await notices(api, "domain-admin") == [requested]
