@@ -52,7 +52,10 @@ def test_sessions_without_a_limit_are_named_if_the_rest_is_too_small() -> None:
     )
     # Shares and whole devices exclude each other.
     assert [one.session_id for one in conflicts(queue, part(1, 4, cuda_shares="2"))] == ["s1", "s2"]
-    assert conflicts(queue, part(1, 4, cpu=str(CORES))) != ()
+    # A session without devices does not hold what is missing.
+    both = part(1, 4, cpu="2", cuda_device="3")
+    assert [one.session_id for one in conflicts(queue, both)] == ["s1", "s2"]
+    assert "s3" in [one.session_id for one in conflicts(queue, part(1, 4, cpu=str(CORES)))]
     assert conflicts(queue, late, 4) == ()
 
 

@@ -197,6 +197,7 @@ async def test_effect_of_an_approval_names_the_delayed_sessions(
             waiting = checked(other.post("/sessions", json=session), 201)["id"]
             ui = await opened(Entities, "domain-admin", "/reservations", timezone_id="UTC")
             await ui.show(f"{name}-next")
+            await ui.drawer.get_by_role("region", name="Sessions in the way").wait_for()
             effect = ui.drawer.get_by_role("region", name="Effect of an approval")
             row = effect.get_by_role("row").filter(has_text=f"{name}-lab")
             await row.get_by_text("(2 hr later)").wait_for()

@@ -9,7 +9,7 @@ import { meQuery } from '../../data/accounts/me';
 import { api, unwrap } from '../../data/client';
 import type { Item } from '../../data/entities';
 import { queries } from '../../data/queries';
-import type { Reservation } from '../../data/scheduling/reservations';
+import { conflictsQuery, type Reservation } from '../../data/scheduling/reservations';
 import { currentState } from './phase';
 import { ReservationChart } from './ReservationChart';
 import { ReservationConflicts } from './ReservationConflicts';
@@ -162,17 +162,34 @@ function Decisions({ item }: { item: Item }) {
       ? (['cancelled'] as const)
       : [])
   ];
+  const { data: conflicts } = useQuery({
+    ...conflictsQuery(String(item['id'])),
+    enabled: isUndecided && isAdmin
+  });
   const loading = (state: Decision) => decide.isPending && decide.variables === state;
   return decisions.map(state =>
     state === 'approved' ? (
-      <Button
+      <Popconfirm
         key={state}
-        type="primary"
-        loading={loading(state)}
-        onClick={() => decide.mutate(state)}
+        disabled={!conflicts?.count}
+        title={t('reservations.ask-approved', { name: String(item['name']) })}
+        description={t('reservations.ask-conflicts', { count: conflicts?.count ?? 0 })}
+        okText={t('reservations.do-approved')}
+        cancelText={t('entities.close')}
+        onConfirm={() => decide.mutate(state)}
       >
-        {t('reservations.do-approved')}
-      </Button>
+        <Button
+          type="primary"
+          loading={loading(state)}
+          onClick={() => {
+            if (!conflicts?.count) {
+              decide.mutate(state);
+            }
+          }}
+        >
+          {t('reservations.do-approved')}
+        </Button>
+      </Popconfirm>
     ) : (
       <Popconfirm
         key={state}
