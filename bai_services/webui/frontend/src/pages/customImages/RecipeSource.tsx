@@ -50,7 +50,7 @@ export function RecipeSource({ onRead }: RecipeSourceProps) {
     />
   );
   return (
-    <Flex vertical gap="small" style={{ marginBottom: 16 }}>
+    <Flex vertical gap="small">
       <Radio.Group
         optionType="button"
         size="small"
