@@ -26,7 +26,7 @@ from bai_labext import attached
 from bai_services.core.sessions.end_reason import BOOTSTRAP_FAILED_EXIT_CODE
 
 FILE_VARIABLE = "BAI_SETUP_FILE"
-# The last one is in the parts that are mounted in images without a shell.
+# The last shell is in the parts of the platform, which are mounted in images without a shell.
 SHELLS = ("/bin/bash", "/bin/sh", "/opt/bai/rt/busybox/sh")
 
 

@@ -1,4 +1,4 @@
-"""Start, poll and stop the kernels of one session together: either all of them run or none."""
+"""Start, poll and stop the kernels of one session together: all of them run, or none of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ async def start(
         subs = await asyncio.gather(*starting)
         main = await engine.start(plan, environ, command)
     except BaseException:
-        # A cancelled start cleans up after itself. Stop the kernels whose start was complete.
+        # A start that is cancelled removes its own remains; here, stop the kernels whose start was
+        # complete.
         for task in starting:
             task.cancel()
         outcomes = await asyncio.gather(*starting, return_exceptions=True)
@@ -64,7 +65,7 @@ async def poll(engine: Engine, running: Running) -> Exit | None:
     )
     for sub, outcome in zip(running.subs, outcomes, strict=True):
         if isinstance(outcome, Exit):
-            # There is no code, because the main kernel determines the exit code of a session.
+            # Leave the code out, because the main kernel determines the exit code of a session.
             text = kernel_end_text(sub.hostname, outcome.text, outcome.code)
             return Exit(None, EndReason.KERNEL_ENDED, text)
         if isinstance(outcome, BaseException) and not isinstance(outcome, EngineUnreachable):
@@ -90,7 +91,7 @@ async def stop(engine: Engine, running: Running, now: bool = False) -> Exit:
 async def abandon(engine: Engine, running: Running) -> None:
     """Stop and remove the kernels whose engines respond; lost agents have stopped the others.
 
-    A session with one kernel needs no call, because the only agent is lost.
+    No call is needed for a session with one kernel, because its only agent is lost.
     """
     if not running.subs:
         return

@@ -24,7 +24,7 @@ from .sessions import NO_LOGS, is_ended
 from .start import Start
 
 PROGRESS_STEP_SECONDS = 0.5
-# A stop that takes longer may be waiting for the engine of a lost machine.
+# If a stop takes longer than this, it may be waiting for the engine of a lost machine.
 LOST_CHECK_SECONDS = 2.0
 STOPPED = TextTemplate.STOPPED_THROUGH_HUB.value
 
@@ -62,7 +62,7 @@ class BaiSpawner(SessionServer):
 
     @property
     def is_refused_by_field(self) -> bool:
-        """Whether the form already shows, next to a field, why the start was refused."""
+        """Whether the form shows, next to a field, why the start was refused."""
         return form.has_problems()
 
     def serves(self, session_id: str) -> bool:

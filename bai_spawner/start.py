@@ -32,8 +32,8 @@ from .sessions import (
 )
 
 DEFAULT_NAME = "default"
-# Reserved at the end of `start_timeout`, so that a start that times out can report our message
-# before the Hub's own timeout reports a general one.
+# Reserved at the end of `start_timeout`, so that a start that times out reports a specific message
+# before the timeout of the Hub reports a general one.
 ERROR_REPORT_MARGIN_SECONDS = 5
 LOG_TAIL_LINES = 15
 # Lines of the output of a failed bootstrap script in the reason for the end of the session.
@@ -68,8 +68,8 @@ class Start:
         Raises
         ------
         StartRefused
-            If the start fails. No kernel of the start remains, but a session that the engine has
-            not started yet can remain in the manager.
+            If the start fails. In this case, no kernel of the start remains. If the engine has not
+            started the session yet, the session can remain in the manager.
         """
         # A user who starts the server in the browser cannot choose the trace.
         headers = self._spawner.handler.request.headers if self._spawner.handler else {}
@@ -113,8 +113,8 @@ class Start:
     def belongs_to(self, session_id: str) -> bool:
         """Return whether this start belongs to the session.
 
-        A start by the owner may create a new session. Therefore it belongs to no session until the
-        session is known.
+        A start by the owner may create a new session, so it belongs to no session until its session
+        is known.
         """
         if self.session_id or self._spawner.is_requested_by_owner:
             return self.session_id == session_id
@@ -306,7 +306,7 @@ class Start:
         spawner.ip, spawner.port = await engine.address(plan)
         environ = {**spawner.get_env(), "BAI_MANAGER_URL": spawner.session_manager_url}
         if not engine.is_local:
-            # The Hub's own paths and Python are meaningless on another machine.
+            # Paths and the Python program of the Hub's machine may not exist on another machine.
             for name in spawner.env_keep:
                 if name not in spawner.environment:
                     environ.pop(name, None)

@@ -1,4 +1,4 @@
-"""Programs whose start takes much of their CPU time import their modules without collections."""
+"""Programs with a slow start import their modules without garbage collections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 
 @pytest.mark.parametrize("module", ["bai_labext", "bai_services.agent", "bai_services.gateway"])
 def test_garbage_collections_begin_after_the_imports(module: str) -> None:
-    """A sixth to a quarter of the CPU time of the start of a session, an agent or a gateway."""
+    """Garbage collections take a sixth to a quarter of the CPU time of the start of a session, an
+    agent or a gateway.
+    """
     command = [sys.executable, "-c", RUN, module, "--version"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

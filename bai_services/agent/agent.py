@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ from .devices.device_grants import DeviceGrants
 from .devices.machine_devices import MachineDevices
 from .devices.memory_watchdog import Watchdog
 from .engine import Engine
-from .fence import Fence
+from .fence import TICK_SECONDS, Fence
 from .folders.disk import DiskWatch
 from .folders.kernel_folders import Folders
 from .folders.storage_watch import StorageWatch
@@ -43,7 +43,7 @@ from .work import WorkExecutor
 
 log = logging.getLogger(__name__)
 
-DEFAULT_HEARTBEAT_SECONDS = 5.0  # used while the manager sets no interval
+DEFAULT_HEARTBEAT_SECONDS = 5.0  # used until the manager has set an interval
 OBSERVE_TIMEOUT_SECONDS = 10.0
 SLOW_FACTS_SECONDS = 60.0
 CLEANUP_INTERVAL_SECONDS = 300.0
@@ -82,7 +82,10 @@ class Agent:
         checks: MachineChecks,
         launches: Launches,
         fence: Fence,
+        start_guard: Callable[[], None],
     ) -> None:
+        """``start_guard`` starts a process that calls ``guard`` and continues without this one."""
+        self._start_guard = start_guard
         self._launches = launches
         self._fence = fence
         self._identity = identity
@@ -107,9 +110,10 @@ class Agent:
         self._storage = StorageWatch(self._is_beat_due.set)
         self._heartbeat_lock = asyncio.Lock()
         self._is_registered = asyncio.Event()
-        # Whether the manager has this agent's settings.
+        # Whether the manager has received this agent's settings.
         self._has_reported_settings = False
-        # Cached slow facts: time of the last read, machine facts, digests of images by name.
+        # Cached facts that take long to read: time of the last read, machine facts, digests of
+        # images by name.
         self._slow_facts_cache: tuple[float, Mapping[str, Any], Mapping[str, str]] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -147,8 +151,25 @@ class Agent:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._launches.close()
             await self._sign_off()
+            await self._leave_guard()
             await self._engine.close()
             await self._devices.close()
+
+    async def guard(self, stop: asyncio.Event) -> None:
+        """Stop kernels when their lease expires, after an agent has ended without a sign-off.
+
+        Devices are released by the next process of the agent.
+        """
+        await asyncio.to_thread(self._fence.begin_guard)
+        log.info("agent %s has not signed off: its lease is guarded", self._identity.agent_id)
+        while not stop.is_set():
+            try:
+                if not await self._fence.keep_guard():
+                    return
+            except Exception:
+                log.exception("kernels could not be stopped; next try in %g s", TICK_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), TICK_SECONDS)
 
     async def send_heartbeat(self) -> None:
         """Read the current state of the machine and send one heartbeat.
@@ -168,7 +189,7 @@ class Agent:
             response = await self._link.heartbeat(content)
             await self._fence.renew(sent_at)
             check_manager(int(response.get("protocol", FIRST_PROTOCOL)))
-            # An agent that was deleted in the meantime is new again.
+            # If the agent was deleted in the meantime, the manager treats it as new.
             self._has_reported_settings = "settings" in content or not response.get("is_new")
             self._engine.allow_url(str(response.get("hub_api_url") or ""))
             self._storage.set_hosts(
@@ -204,6 +225,7 @@ class Agent:
             "kernels": None if kernels is None else [kernel.to_report() for kernel in kernels],
             "images": list(images),
             "storage": self._storage.states(),
+            "is_network_full": await self._engine.is_network_full(),
         }
 
     async def _kernels(self) -> list[Kernel] | None:
@@ -267,7 +289,7 @@ class Agent:
                 await self._wait_for_next_beat()
                 continue
             except IncompatibleManager:
-                # End this agent: it signs off, so that no sessions are placed here.
+                # End this agent. It signs off, so that no sessions are placed here.
                 raise
             except Unavailable as error:
                 log.info("the manager is unavailable, retrying in %g s: %s", backoff, error)
@@ -293,8 +315,8 @@ class Agent:
                 backoff = FIRST_BACKOFF_SECONDS
                 continue
             except NotFound:
-                # An administrator deleted this agent, or the manager has a new database: the next
-                # heartbeat registers the agent again.
+                # An administrator has deleted this agent, or the manager has a new database. The
+                # next heartbeat registers the agent again.
                 self._is_registered.clear()
             except Unavailable as error:
                 log.debug("work items cannot be fetched at the moment: %s", error)
@@ -378,7 +400,7 @@ class Agent:
     async def _discard(self, image: str) -> None:
         """Remove an image that the manager no longer knows.
 
-        There is no report: the manager sends the item again while heartbeats list the image.
+        No report is sent: the manager repeats the item as long as heartbeats list the image.
         """
         with tracing.span(f"agent {DISCARD}", attributes={"bai.work.kind": DISCARD}) as span:
             try:
@@ -406,3 +428,14 @@ class Agent:
                 await self._fence.sign_off()
         except (BaiError, TimeoutError) as error:
             log.info("this agent could not sign off at the manager: %s", error)
+
+    async def _leave_guard(self) -> None:
+        """Start a guard if kernels must stop when the lease expires.
+
+        The manager starts their sessions elsewhere if this agent stays down.
+        """
+        try:
+            if await self._fence.has_work():
+                await asyncio.to_thread(self._start_guard)
+        except Exception:
+            log.exception("batch sessions continue without a guard")

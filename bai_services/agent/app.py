@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import logging
 import os
 import platform
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,6 +59,11 @@ from .machine_load import MachineLoad
 from .processes import ProcessEngine
 
 log = logging.getLogger("bai_services.agent")
+
+# The argument that starts a guard, which is an internal command.
+GUARD = "guard"
+GUARD_LOCK = "guard.lock"
+GUARD_LOCK_SECONDS = 10
 
 # Maps a trait to the environment variables that set it; the first non-empty variable applies.
 ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
@@ -213,6 +221,7 @@ class AgentApp(Application):
 
         The command line overrides the file, and the file overrides the environment.
         """
+        self._arguments = list(sys.argv[1:] if argv is None else argv)
         self.update_config(from_environment(os.environ))
         self.parse_command_line(argv)
         if self.config_file:
@@ -272,8 +281,22 @@ class AgentApp(Application):
                 checks,
                 self._launches(link, folders),
                 Fence(Path(self.home), folders, engine),
+                self._start_guard,
             )
-            await agent.run(stop)
+            await self._run(agent, stop)
+
+    async def _run(self, agent: Agent, stop: asyncio.Event) -> None:
+        await agent.run(stop)
+
+    def _start_guard(self) -> None:
+        """Start ``GuardApp`` with the same configuration; blocking."""
+        subprocess.Popen(
+            [sys.executable, "-m", "bai_services.agent", GUARD, *self._arguments],
+            stdin=subprocess.DEVNULL,
+            # A reader of this process's output must not wait for the end of the guard.
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def settings(self) -> list[ReportedSetting]:
         """Return the settings of this agent, without secrets."""
@@ -372,6 +395,37 @@ class AgentApp(Application):
         )
 
 
+class GuardApp(AgentApp):
+    """Stops batch sessions when the lease expires, after the agent has ended without a sign-off.
+
+    It runs in its own session, so it survives the agent and its systemd unit.
+    """
+
+    async def _run(self, agent: Agent, stop: asyncio.Event) -> None:
+        # An agent that restarts repeatedly without the manager leaves one guard. The lock ends with
+        # this process.
+        lock = os.open(Path(self.home) / GUARD_LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        if await _has_locked(lock, stop):
+            await agent.guard(stop)
+
+
+async def _has_locked(file: int, stop: asyncio.Event) -> bool:
+    """Return whether the lock of the guard was free within ``GUARD_LOCK_SECONDS``.
+
+    An earlier guard that notices a newer lease ends within this time.
+    """
+    for _ in range(GUARD_LOCK_SECONDS):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), 1)
+                return False
+        else:
+            return True
+    return False
+
+
 def main(argv: list[str] | None = None) -> Any:
     """Run the agent or another command.
 
@@ -386,6 +440,8 @@ def main(argv: list[str] | None = None) -> Any:
                 leave_command(arguments[1:])
             case ["run"]:
                 AgentApp.launch_instance(load_state(arguments[1:]))
+            case [command] if command == GUARD:
+                GuardApp.launch_instance(arguments[1:])
             case _:
                 AgentApp.launch_instance(arguments)
     except (BaiError, TraitError) as error:

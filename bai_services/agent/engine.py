@@ -107,6 +107,10 @@ class Engine(ABC):
     async def log(self, task: Task) -> str | None:
         """Return the end of a kernel's output; None if the kernel has no output."""
 
+    async def is_network_full(self) -> bool:
+        """Return whether no further network of sessions can be created."""
+        return False
+
     async def owners(self, pids: Collection[int]) -> Mapping[int, str]:
         """Return the session id by pid, for those processes that belong to a session."""
         return {}

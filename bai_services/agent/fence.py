@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from bai_services.core.errors import BaiError
@@ -56,6 +56,8 @@ class Fence:
         self._clock = clock
         self._boot_id = BOOT_ID.read_text().strip() if boot_id is None else boot_id
         self._renewed_at: float | None = None
+        # The lease that ``keep_guard`` guards.
+        self._guarded_from: float | None = None
         # While this is set, the age of the lease is 0: the manager does not start the sessions of
         # an agent that has signed off on other agents.
         self._is_signed_off = False
@@ -93,8 +95,8 @@ class Fence:
     async def renew(self, sent_at: float) -> None:
         """Renew the lease: the manager has acknowledged a heartbeat that was sent at ``sent_at``.
 
-        Call ``check`` before the heartbeat is sent: if the lease has expired, the manager may have
-        started the sessions elsewhere.
+        ``check`` must have been called before the heartbeat was sent: if the lease had expired, the
+        manager may have started the sessions elsewhere.
         """
         self._renewed_at = sent_at
         await self._store()
@@ -103,7 +105,7 @@ class Fence:
         """Suspend the lease: the manager has acknowledged that this agent signs off.
 
         The next process of this agent then stops no kernels until it sends a heartbeat, however
-        long it is down.
+        long no process runs.
         """
         self._is_signed_off = True
         await self._store()
@@ -125,7 +127,8 @@ class Fence:
         try:
             await asyncio.to_thread(write_atomically, self._path, lease)
         except OSError as error:
-            # A restarted agent then finds an older lease, and may stop kernels too early.
+            # Continue: at worst, a restarted agent finds an older lease and stops kernels too
+            # early.
             log.error("the lease cannot be stored: %s", error)
 
     async def run(self) -> None:
@@ -142,31 +145,62 @@ class Fence:
         if self.age_seconds < MIN_FENCE_SECONDS:
             return
         async with self._lock:
-            due = await asyncio.to_thread(self._due)
-            if not due:
-                return
-            observed = await self._engine.observe()
-            kernels = {kernel.kernel_id: kernel for kernel in observed or ()}
-            for folder in due:
-                kernel = kernels.get(folder.kernel_id)
-                is_running = kernel is not None and kernel.is_running
-                if is_running or not (folder.is_fenced or self._has_exited(folder, kernel)):
-                    await self._fence(folder)
+            for folder in await self._to_stop(self.age_seconds):
+                await self._fence(folder)
 
-    def _due(self) -> list[KernelFolder]:
-        age = self.age_seconds
-        return [
+    async def has_work(self) -> bool:
+        """Return whether there is a kernel that must stop when the lease expires.
+
+        This is never the case while the agent is signed off.
+        """
+        return not self._is_signed_off and bool(await self._to_stop(float("inf")))
+
+    def begin_guard(self) -> None:
+        """Read the lease of an agent that has ended, before ``keep_guard``; blocking."""
+        self.restore()
+        self._guarded_from = self._renewed_at
+
+    async def keep_guard(self) -> bool:
+        """Stop the kernels that must not run, in place of an agent that has ended.
+
+        Return whether to repeat this call. It is over when no kernel is left to stop, or when
+        another process of the agent has renewed the lease or signed off: that process then stops
+        the kernels.
+        """
+        await asyncio.to_thread(self.restore)
+        if self._renewed_at is None:
+            # The file cannot be read now, but the lease continues to age.
+            self._renewed_at = self._guarded_from
+        if self._renewed_at != self._guarded_from or self._is_signed_off:
+            return False
+        await self.check()
+        return await self.has_work()
+
+    async def _to_stop(self, lease_age_seconds: float) -> Sequence[KernelFolder]:
+        """Return the kernels that have not ended and must not run at this age of the lease."""
+        folders = await asyncio.to_thread(self._folders.all)
+        due = [
             folder
-            for folder in self._folders.all()
-            if is_fenced(age, folder.fence_seconds) and not folder.is_kept
+            for folder in folders
+            if is_fenced(lease_age_seconds, folder.fence_seconds) and not folder.is_kept
         ]
+        if not due:
+            return []
+        observed = await self._engine.observe()
+        kernels = {kernel.kernel_id: kernel for kernel in observed or ()}
+        return [folder for folder in due if self._must_stop(folder, kernels.get(folder.kernel_id))]
+
+    def _must_stop(self, folder: KernelFolder, kernel: Kernel | None) -> bool:
+        if kernel is not None and kernel.is_running:
+            return True
+        return not (folder.is_fenced or self._has_exited(folder, kernel))
 
     def _has_exited(self, folder: KernelFolder, kernel: Kernel | None) -> bool:
         """Return whether the command has ended by itself: its exit code is then the session's
         result.
         """
         code = self._folders.exit_code(folder.name) if kernel is None else kernel.exit_code
-        # Without a valid lease, the machine has probably restarted, so the kernel was killed.
+        # Without a valid lease, the machine was probably restarted, so the kernel was killed.
         return code is not None and not (self._renewed_at is None and code in KILLED)
 
     async def _fence(self, folder: KernelFolder) -> None:

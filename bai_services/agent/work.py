@@ -27,6 +27,7 @@ from .devices.device_grants import DeviceGrants
 from .devices.machine_devices import MachineDevices
 from .devices.memory_watchdog import Watchdog
 from .devices.nvidia.cuda import limit_environ
+from .docker.networks import NoFreeSubnet
 from .engine import Engine, Parts
 from .fence import Fence
 from .folders.bind_mounts import StorageUnavailable, check_sources
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 PROGRESS_INTERVAL_SECONDS = 0.5
 # Timeout for access to a session's folders, whose network storage may hang.
 MOUNT_TIMEOUT_SECONDS = 10.0
-# A read of a log that takes at least this time gets a span.
+# A read of a log gets a span if it takes at least this time.
 SLOW_LOG = timedelta(seconds=1)
 # Kinds of items that create or delete the folder and the container of a kernel.
 _EXCLUSIVE = frozenset({"prepare", "launch", "terminate", "remove", "stop"})
@@ -52,7 +53,7 @@ T = TypeVar("T")
 
 
 class _Failure(Span):
-    """Stores the reason of a failure, for a span that is recorded afterwards."""
+    """Stores the reason of a failure for a span that is recorded later."""
 
     reason = ""
 
@@ -156,6 +157,11 @@ class WorkExecutor:
             facts = {"error": {"code": error.code, "message": error.message}}
             if isinstance(error, StorageUnavailable):
                 facts["error"]["is_of_storage"] = True
+            if isinstance(error, NoFreeSubnet):
+                facts["error"]["is_of_network"] = True
+                # The manager must know this before it places the session again.
+                with contextlib.suppress(BaiError):
+                    await self._send_heartbeat()
         except Exception:
             log.exception("%s of session %s failed", task.kind, task.session_id)
             text = "internal error of the session's agent; see the agent's log"
@@ -170,7 +176,7 @@ class WorkExecutor:
         if is_removable:
             await self.remove_ended(task)
         if task.kind == "launch" and state == "done":
-            # The end must not be reported before the start.
+            # Begin to watch only now, because the end must not be reported before the start.
             self._launches.watch(task.kernel_id)
 
     async def _prepare(self, task: Task) -> dict[str, Any]:
@@ -180,7 +186,7 @@ class WorkExecutor:
             raise Conflict(f"attempt {task.attempt} of session {task.session_id} has begun")
         if has_folder:
             # The session resumes here, or this item is a repetition. The earlier preparation may
-            # have had other devices.
+            # have had other devices, so undo it.
             await self._clear(task)
         with tracing.step("check folders"):
             if task.mounts:

@@ -74,9 +74,9 @@ Hosts = dict[NameText, list[NameText]]
 class Body(BaseModel):
     """A request body. Unknown fields are rejected.
 
-    ``given_fields`` leaves out the fields that the request omits, so their defaults are not used:
-    the manager sets the initial value, or keeps the stored one. A handler that reads a field
-    directly uses its default.
+    ``given_fields`` contains only the fields in the request. For other fields, the manager sets the
+    initial value or keeps the stored one; their defaults are used only by handlers that read these
+    fields directly.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)

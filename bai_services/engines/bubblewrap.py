@@ -156,8 +156,8 @@ def probe(uid: int, gid: int, hostname: str = "main1") -> Bubblewrap | str:
     program = shutil.which("bwrap")
     if program is None:
         return "bubblewrap (bwrap) is not installed"
-    # Mask only what this process can read: a session, which has the same uid on the host, cannot
-    # read the rest anyway.
+    # Mask only what this process can read. A session has the same uid on the host, so it cannot
+    # read the rest.
     hidden = tuple(path for path in not_world_readable("/etc") if os.access(path, os.R_OK))
     reason = "bubblewrap does not work on this host"
     for has_user_namespaces in (True, False) if os.geteuid() == 0 else (True,):

@@ -36,8 +36,8 @@ class DockerEngine(Engine):
     """Run each kernel as an unprivileged container with the limits and network of its plan.
 
     DockerSpawner creates and starts the container (`KernelContainer`). The other methods differ
-    from DockerSpawner's. `poll` does not mistake a failing daemon for a stopped session. `stop`
-    does not block a thread. An ended container remains until its log and exit code are read.
+    from DockerSpawner's. `poll` distinguishes a failing daemon from a stopped session. `stop` does
+    not block a thread. An ended container is kept until its log and exit code have been read.
     """
 
     name = "docker"

@@ -211,7 +211,7 @@ class ProcessEngine(Engine):
     async def poll(self, running: Running) -> Exit | None:
         if await asyncio.to_thread(processes.is_alive, running.pid, running.pid_started):
             return None
-        # Other processes of the kernel can outlive the one that was started.
+        # Other processes of the kernel can still run after the one that was started has ended.
         await asyncio.to_thread(self._kill_all, running)
         code = processes.read_status(self._status_file(_name_of(running))).get("exit-code")
         if code in (None, 128 + signal.SIGKILL):
@@ -306,7 +306,7 @@ class ProcessEngine(Engine):
         folder, home = self._prepare(plan, mounts)
         links = _link_folders(home, mounts)
         if Path(home) == folder / "home":
-            # Other sessions may use the links in a home folder that is mounted.
+            # Keep the links in a home folder that is mounted, because other sessions may use them.
             (folder / LINKS_FILE).write_text(json.dumps(links))
         environ = merged_environ(plan, hub, _own_environ(plan, home))
         shell = ["/bin/sh", "-c", RUN_AND_STORE_EXIT_CODE, "bai"]
@@ -420,7 +420,7 @@ async def _launch_in_thread(launch: Callable[[], Running], kernel_id: str) -> Ru
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        # A thread cannot be cancelled: wait for it first.
+        # Wait for the thread first, because it cannot be cancelled.
         await asyncio.wait([task])
         await asyncio.to_thread(processes.kill_kernel, kernel_id)
         raise

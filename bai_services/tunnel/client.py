@@ -37,8 +37,9 @@ log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_SECONDS = 20.0
 GOODBYE_TIMEOUT_SECONDS = 2.0
-# Long enough for a restart of the proxy or Hub, but shorter than the lifetime of detached streams
-# in the session (``DETACHED_TIMEOUT_SECONDS`` of ``bai_labext.tunnel.handler``).
+# Maximum time to reconnect: long enough for a restart of the proxy or Hub, but shorter than the
+# lifetime of detached streams in the session (``DETACHED_TIMEOUT_SECONDS`` of
+# ``bai_labext.tunnel.handler``).
 RECONNECT_TIMEOUT_SECONDS = 100.0
 FIRST_CONNECT_TIMEOUT_SECONDS = 15.0
 # Exponential backoff between attempts.

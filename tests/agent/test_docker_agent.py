@@ -23,6 +23,7 @@ from bai_services.agent.docker.networks import (
     CLUSTER_PREFIX,
     CLUSTER_UNUSED_SECONDS,
     Networks,
+    NoFreeSubnet,
     network_name,
     read_pool,
 )
@@ -84,8 +85,7 @@ async def start_agent(agents: Agents, engine: DockerEngine, **environ: str) -> R
         "docker-test",
         BAI_AGENT_ENGINE="docker",
         BAI_AGENT_DOCKER_HOST=engine.host,
-        BAI_AGENT_NETWORK_POOL=POOL,
-        **environ,
+        **{"BAI_AGENT_NETWORK_POOL": POOL, **environ},
     )
 
 
@@ -148,6 +148,34 @@ async def test_session_gets_home_and_user_network(
     assert "NVIDIA_VISIBLE_DEVICES=void" in printed
     made = agent.home / "sessions" / plan["session_id"] / "home" / "made"
     assert made.stat().st_uid == plan["uid"]
+
+
+async def test_sessions_wait_for_a_free_subnet_and_start_when_a_network_is_removed(
+    api: Api, agents: Agents, image: str, engine: DockerEngine
+) -> None:
+    await start_agent(agents, engine, BAI_AGENT_NETWORK_POOL="10.251.16.0/26")
+    user, other, admin = [await api.client(name) for name in ("user", "user2", "admin")]
+    first = await create_session(user, "base")
+    second = await create_session(other, "base")
+    both = [(user, first), (other, second)]
+
+    async def waiting() -> list[tuple[Client, dict[str, Any]]]:
+        shown = [(one, await one.get(f"/sessions/{made['id']}")) for one, made in both]
+        has_started = any(session["status"] == "PREPARED" for _, session in shown)
+        left = [each for each in shown if "without a free subnet" in each[1]["status_info"]]
+        return left if has_started else []
+
+    ((owner, session),) = await wait_until_async(waiting, 60, "one session to wait")
+    assert session["status"] == "PENDING"
+    assert session["status_coded"]["code"] == "only-agent-unable"
+    assert (await admin.get("/agents/docker-test"))["is_network_full"]
+    why = await owner.get(f"/sessions/{session['id']}/why")
+    failed = [check["message"] for check in why["checks"] if not check["passed"]]
+    assert failed == [session["status_info"]]
+    done = "user" if owner is other else "user2"
+    network = engine.client.networks.get(network_name(done, "docker-test"))
+    await asyncio.to_thread(network.remove)
+    await wait_for_session(owner, session["id"], lambda s: s["status"] == "PREPARED")
 
 
 async def test_sessions_of_different_users_cannot_connect(
@@ -404,9 +432,11 @@ async def test_user_networks_are_limited_by_the_pool_and_removed_when_unused(
     networks = Networks(calls, "docker-test", pool, 26, clock)
     mark = uuid.uuid4().hex[:6]
     users = [f"p{i}-{mark}" for i in range(4)]
+    assert not await networks.is_full()
     names = await asyncio.gather(*map(networks.ensure, users))
     assert await networks.ensure(users[0]) == names[0]
-    with pytest.raises(Unavailable, match="10.252.0.0/24"):
+    assert await networks.is_full()
+    with pytest.raises(NoFreeSubnet, match="10.252.0.0/24"):
         await networks.ensure(f"late-{mark}")
     busy = await asyncio.to_thread(
         engine.client.containers.run,
@@ -420,6 +450,7 @@ async def test_user_networks_are_limited_by_the_pool_and_removed_when_unused(
     assert set(await networks.remove_unused(3600)) & set(names) == set()
     clock.seconds = 3600
     assert set(await networks.remove_unused(3600)) & set(names) == set(names[1:])
+    assert not await networks.is_full()
     await asyncio.to_thread(busy.remove, force=True)
     # The timeout of one hour starts at the last use of a network.
     clock.seconds = 7199

@@ -57,17 +57,23 @@ class Machine:
         self.attempt: int | None = None
         self.folders = Folders(folder)
         self.down_until = 0
-        # Heartbeats under way: the times at which they were sent, and will be answered.
+        # Heartbeats without a response yet: the time of sending and the time of the response.
         self.in_flight: list[tuple[float, int]] = []
         self.next_heartbeat = 0
+        # The guard that an agent leaves if it cannot sign off.
+        self.guard: Fence | None = None
         self.start_agent()
 
-    def start_agent(self) -> None:
+    def make_fence(self) -> Fence:
         engine = cast("Engine", self)
-        self.fence = Fence(
+        fence = Fence(
             self.home, self.folders, engine, lambda: float(self.world.now), f"boot-{self.boots}"
         )
-        self.fence.on_fenced(self.stop)
+        fence.on_fenced(self.stop)
+        return fence
+
+    def start_agent(self) -> None:
+        self.fence = self.make_fence()
         self.fence.restore()
         self.in_flight = []
 
@@ -88,16 +94,14 @@ class Machine:
         self.folders.remove(SESSION)
 
     async def sign_off(self) -> None:
-        """Stop the agent for an upgrade of ``UPGRADE_SECONDS``, twice the requeue time.
-
-        An agent that cannot sign off is started again at once: only then does it stop its kernels
-        in time.
-        """
-        self.down_until = self.world.now + RESTART_SECONDS
+        """Stop the agent for an upgrade of ``UPGRADE_SECONDS``, twice the requeue time."""
+        self.down_until = self.world.now + UPGRADE_SECONDS
         if self.is_linked:
-            self.down_until = self.world.now + UPGRADE_SECONDS
             self.world.signed_off.add(self.name)
             await self.fence.sign_off()
+        if await self.fence.has_work():
+            self.guard = self.make_fence()
+            self.guard.begin_guard()
 
     def report(self) -> tuple[int | None, int | None]:
         """Return the running and the fenced attempt, as a heartbeat does."""
@@ -106,6 +110,8 @@ class Machine:
 
     async def tick(self, delay: int) -> None:
         now = self.world.now
+        if self.guard is not None and not await self.guard.keep_guard():
+            self.guard = None
         if now < self.down_until:
             return
         if self.down_until:
@@ -239,6 +245,7 @@ async def run(operations: list[tuple[Any, ...]], folder: Path, *, heals: bool = 
                 machine.down_until = world.now + RESTART_SECONDS
             if name == "reboot":
                 machine.attempt, machine.boots = None, machine.boots + 1
+                machine.guard = None
     if heals:
         for machine in world.machines.values():
             machine.is_linked = True
@@ -249,6 +256,7 @@ async def run(operations: list[tuple[Any, ...]], folder: Path, *, heals: bool = 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(OPERATIONS, max_size=25))
 @example([*CUT, ("upgrade", "a1")])
+@example([*CUT, ("upgrade", "a1"), ("wait", 90, 0), ("upgrade", "a1")])
 def test_session_never_runs_twice_at_the_same_time_and_finally_runs(
     operations: list[tuple[Any, ...]],
 ) -> None:
@@ -286,7 +294,7 @@ def test_restarted_manager_waits_the_full_requeue_time_again(tmp_path: Path) -> 
     world = asyncio.run(run(operations, tmp_path / "w0", heals=False))
     assert (world.status, world.runs) == (Status.RUNNING, [0])
     world = asyncio.run(run([*operations, ("heal", "a1"), ("wait", 1, 0)], tmp_path / "w"))
-    # The agent returned before the time was over, and reported the kernel that it had stopped.
+    # The agent was back before the requeue time ended, and reported the kernel that it had stopped.
     assert world.runs == [0, 1]
     world = asyncio.run(run([*operations, ("wait", 10, 0)], tmp_path / "w2"))
     assert (world.agent, world.runs) == ("a2", [0, 1])
@@ -308,3 +316,27 @@ def test_session_runs_elsewhere_if_the_machine_is_cut_off_after_an_upgrade(tmp_p
     operations = [*upgrade, ("cut", "a1"), ("wait", 2 * REQUEUE_SECONDS, 0)]
     world = asyncio.run(run(operations, tmp_path / "w", heals=False))
     assert (world.agent, world.runs) == ("a2", [0, 1])
+
+
+def test_guard_stops_the_session_of_an_agent_that_was_stopped_while_cut_off(tmp_path: Path) -> None:
+    operations = [*CUT, ("upgrade", "a1"), ("wait", REQUEUE_SECONDS + 3, 0)]
+    world = asyncio.run(run(operations, tmp_path / "w", heals=False))
+    assert (world.agent, world.runs) == ("a2", [0, 1])
+    assert world.machines["a1"].guard is None, "the guard has not ended"
+
+
+def test_guard_ends_when_the_next_process_of_the_agent_reaches_the_manager(tmp_path: Path) -> None:
+    stopped = [("cut", "a1"), ("upgrade", "a1"), ("heal", "a1")]
+    # The upgrade ends before the lease expires.
+    operations = [("wait", 20, 0), *stopped, ("wait", 1, 0)]
+
+    async def check() -> None:
+        world = await run(operations, tmp_path / "w", heals=False)
+        machine = world.machines["a1"]
+        assert machine.guard is not None
+        machine.down_until = world.now + 5
+        await world.advance(10, 0)
+        assert machine.guard is None
+        assert (world.status, world.agent, world.runs) == (Status.RUNNING, "a1", [0])
+
+    asyncio.run(check())

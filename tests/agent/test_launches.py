@@ -1,7 +1,8 @@
-"""Batch sessions that their agent starts itself, against a real manager without a Hub."""
+"""Batch sessions that the agent starts itself, with a real manager and without a Hub."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import psutil
@@ -10,9 +11,10 @@ import pytest
 from bai_services.client import Client
 from bai_services.core.errors import Conflict
 from tests.testbed.manager import Api
+from tests.testbed.ports import free_port
 from tests.testbed.wait import wait_until_async
 
-from .conftest import Agents, RunningAgent, wait_for_session
+from .conftest import Agents, RunningAgent, launch, wait_for_session
 
 ENDED = ("TERMINATED", "CANCELLED", "ERROR")
 RUNS_BATCH = {"BAI_AGENT_RUNS_BATCH": "1"}
@@ -111,3 +113,61 @@ async def test_hub_only_attaches_a_server_to_a_session_of_an_agent(
     await ended(user, session)
     with pytest.raises(Conflict, match="TERMINATED"):
         await api.hub.post(f"/sessions/{session['id']}/launch", where)
+
+
+async def test_agent_that_stops_without_the_manager_leaves_a_guard(
+    api: Api, user: Client, agents: Agents, agent: RunningAgent
+) -> None:
+    """The guard stops the session when the lease expires, so that it can run elsewhere."""
+    admin = await api.client("admin")
+    options = {"lost_agents": {"requeue_after": 45}}
+    await admin.patch("/resource-groups/default", {"scheduler_opts_changes": options})
+    session = await submit(user, "trap 'echo saved; exit 143' TERM; echo on; sleep 600 & wait")
+    await running(user, session)
+
+    async def is_logged() -> bool:
+        return await log_of(user, session) == "on\n"
+
+    await wait_until_async(is_logged, 10, "the output of the running session")
+    await agent.kill()
+    settings = {
+        **RUNS_BATCH,
+        "BAI_MANAGER_URL": f"http://127.0.0.1:{free_port()}",
+        "BAI_AGENT_TOKEN_FILE": str(agent.home / "token"),
+        "BAI_AGENT_ID": agent.id,
+        "BAI_HOME": str(agent.home),
+    }
+    log = agent.home / "without-manager.log"
+    process = launch(settings, log)
+    agents.started.append(RunningAgent(agent.id, agent.home, process, log))
+    await wait_until_async(lambda: "manager is unavailable" in log.read_text(), 60, "the agent")
+    # The guard, but not the running agent, reads this lease, which has expired.
+    lease = agent.home / "lease.json"
+    content = json.loads(lease.read_text())
+    lease.write_text(json.dumps({**content, "renewed_at": content["renewed_at"] - 600}))
+    assert processes_of(session)
+    assert await agents.started[-1].stop() == 0
+    await wait_until_async(lambda: not processes_of(session), 60, "the end of the command")
+    await wait_until_async(lambda: not guards(agent), 60, "the end of the guard")
+    await agents.start(**RUNS_BATCH)
+    again = await wait_for_session(
+        user, session["id"], lambda s: s["status"] == "RUNNING" and s["restart_count"] == 1
+    )
+    assert again["restart_count"] == 1
+    first = (await log_of(user, session)).splitlines()[:2]
+    assert first == ["on", "saved"]
+    await user.delete(f"/sessions/{session['id']}")
+    await ended(user, session)
+
+
+def guards(agent: RunningAgent) -> list[psutil.Process]:
+    """Return the guards that agents with the state folder of this one have left."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            is_ours = process.environ().get("BAI_HOME") == str(agent.home)
+            if is_ours and "guard" in process.cmdline():
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found

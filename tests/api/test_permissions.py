@@ -358,6 +358,7 @@ TABLE = [
         },
     ),
     Row("GET /reservations/nothing/delays", "404 404 404 404 404 404 404 403 403"),
+    Row("GET /reservations/nothing/conflicts", "404 404 404 404 404 404 404 403 403"),
     Row("GET /reservations/nothing", "404 404 404 404 404 404 404 403 403"),
     Row(
         "PATCH /reservations/nothing",

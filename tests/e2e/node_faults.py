@@ -51,7 +51,7 @@ class Report:
 
 
 class FaultySoak:
-    """Starts and stops sessions of several users while one part after the other fails."""
+    """Starts and stops sessions of several users while the parts of the cluster fail in turn."""
 
     def __init__(self, cluster: Cluster, users: tuple[str, ...], cycles: int = CYCLES) -> None:
         self._cluster = cluster
@@ -92,7 +92,7 @@ class FaultySoak:
         if chance.random() < 0.2:
             fields |= {"type": "batch", "startup_command": "sleep 600"}
         elif chance.random() < 0.15:
-            # Two kernels that do not fit on one node, with an overlay network.
+            # The session has two kernels, which do not fit on one node, and an overlay network.
             fields |= {"cluster_size": 2, "cluster_mode": "multi-node"}
             fields["resources"] = {"cpu": "1", "mem": "5g"}
         body = {"name": f"soak-{number:04}-{secrets.token_hex(4)}", "project": "default", **fields}

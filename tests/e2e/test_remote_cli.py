@@ -23,10 +23,9 @@ import httpx
 import pytest
 
 from bai_services.client import Client, Keypair
-from tests.e2e.sessions import checked, start, stop
+from tests.e2e.sessions import start, stop
 from tests.e2e.test_tunnel import command
 from tests.hub import RunningHub
-from tests.testbed.forwarder import forwarding
 
 pytestmark = pytest.mark.e2e
 
@@ -116,41 +115,6 @@ def test_a_keypair_gets_a_token_that_is_valid_only_for_one_session_of_the_user(
     # A caller that signs in with a token gets no session token, because the session token could
     # outlive the caller's token.
     assert rest.post(f"/sessions/{row['id']}/token").status_code == 403
-
-
-def test_sessions_of_a_site_are_reached_through_its_proxy(
-    hub: RunningHub, rest: httpx.Client, bai: Any, session: str
-) -> None:
-    admin, row = hub.rest("admin"), rest.get(f"/sessions/{session}").json()
-    group = f"/resource-groups/{row['resource_group']}"
-
-    def set_address(address: str | None) -> None:
-        body = {"scheduler_opts_changes": {"proxy_address": address}}
-        checked(admin.patch(group, json=body), 200)
-
-    with forwarding(hub.port) as site:
-        set_address(site.url)
-        try:
-            found = rest.get(f"/sessions/{session}").json()
-            assert found["url"] == site.url + row["url"]
-            # The page of the manager stays at the address of the hub.
-            assert found["page"] == row["page"]
-            # A browser signs in at the address of the site.
-            sign_in = httpx.get(found["url"] + "lab", follow_redirects=True, timeout=60)
-            assert str(sign_in.url).startswith(f"{site.url}/hub/login")
-            token = rest.headers["Authorization"].removeprefix("Bearer ")
-            headers = {"Authorization": f"token {token}"}
-            status = httpx.get(found["url"] + "api/status", headers=headers, timeout=60)
-            assert status.status_code == 200
-            before = site.connections
-            done = bai("session", "exec", session, "echo", "in")
-            assert (done.returncode, done.stdout) == (0, b"in\n"), done.stderr
-            assert site.connections > before
-            shown = bai("session", "open", session, "--no-browser", "--json")
-            assert json.loads(shown.stdout)["url"] == found["url"], shown
-        finally:
-            set_address(None)
-    assert rest.get(f"/sessions/{session}").json()["url"] == row["url"]
 
 
 def test_cp_copies_files_and_folders_in_both_directions(

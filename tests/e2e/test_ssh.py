@@ -18,6 +18,7 @@ import pytest
 
 from bai_labext.apps.apps import SYSTEM_PATH
 from tests.e2e.sessions import start, stop
+from tests.e2e.sites import site_of
 from tests.e2e.test_tunnel import command
 from tests.hub import RunningHub
 from tests.testbed.wait import wait_until
@@ -170,6 +171,17 @@ def finish(copying: subprocess.Popen[str]) -> None:
 def digest(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def test_ssh_and_sftp_go_through_the_proxy_of_the_site(session: Session, tmp_path: Path) -> None:
+    with site_of(session.hub, session.row) as site:
+        assert session.run_bai("ssh", session.name, "echo", "in") == "in\n"
+        assert site.connections > 0
+        before = site.connections
+        (tmp_path / "small").write_text("content")
+        session.run_bai("scp", str(tmp_path / "small"), f"{session.name}:small")
+        assert site.connections > before
+    assert session.run_bai("ssh", session.name, "cat", "small") == "content"
 
 
 @pytest.mark.checklist("SSH-06")

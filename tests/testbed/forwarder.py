@@ -21,6 +21,7 @@ class Forwarder(socketserver.ThreadingTCPServer):
         """``certificate``: the files of the certificate for ``localhost`` and of its key."""
         super().__init__(("127.0.0.1", 0), _Connection)
         self.target = target
+        self.host = "127.0.0.1" if certificate is None else "localhost"
         self.connections = 0
         self.context: ssl.SSLContext | None = None
         if certificate is not None:
@@ -29,8 +30,8 @@ class Forwarder(socketserver.ThreadingTCPServer):
 
     @property
     def url(self) -> str:
-        address = "http://127.0.0.1" if self.context is None else "https://localhost"
-        return f"{address}:{self.server_address[1]}"
+        scheme = "http" if self.context is None else "https"
+        return f"{scheme}://{self.host}:{self.server_address[1]}"
 
 
 class _Connection(socketserver.BaseRequestHandler):

@@ -20,7 +20,7 @@ import {
 } from './stopTimes';
 import { Details } from './details';
 import { Folders } from './folders';
-import { duration, endedTexts, endRuleTexts, idleCheckTexts } from './format';
+import { countdownText, endedTexts, endRuleTexts, idleCheckTexts } from './format';
 import type { Model } from './model';
 import type { PlannedStop } from './plannedStop';
 import { deviceNotices } from './samples';
@@ -241,7 +241,7 @@ function StopNotice({ model, actions, t }: Props): React.ReactElement {
     <>
       {left !== null && left < STOP_NOTICE_SECONDS && (
         <div className="bai-Notice bai-mod-alarm">
-          <p>{t('stops-in', { time: duration(left) })}</p>
+          <p>{countdownText(t, 'stops-in', left)}</p>
           {addable > 0 && (
             <div className="bai-Buttons">
               <Button label={t('keep-alive')} onClick={() => actions.extendSession()} />
@@ -251,7 +251,7 @@ function StopNotice({ model, actions, t }: Props): React.ReactElement {
       )}
       {session && idleStepReached(session) !== null && (
         <div className="bai-Notice bai-mod-alarm">
-          <p>{t('idle-stops-in', { time: duration(idleSecondsLeft(session) ?? 0) })}</p>
+          <p>{countdownText(t, 'idle-stops-in', idleSecondsLeft(session) ?? 0)}</p>
           <div className="bai-Buttons">
             <Button label={t('still-here')} onClick={() => actions.resetIdleTime()} />
           </div>

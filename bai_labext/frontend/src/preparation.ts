@@ -7,7 +7,7 @@ import * as React from 'react';
 
 import type { Api } from './api';
 import { hasChanges, saveDocuments } from './documents';
-import { duration } from './format';
+import { countdownText } from './format';
 import type { Model } from './model';
 import type { Translate } from './i18n';
 import type { PlannedStop } from './plannedStop';
@@ -183,10 +183,12 @@ export class Preparation {
     const endsAt = Date.now() + ahead.seconds_left * 1000;
     const text = (): string =>
       // Whether a preempted session restarts is known as soon as the session has been read.
-      this.t(countdownKey(ahead.purpose, this.model.session), {
-        name: ahead.requested_by,
-        time: duration(Math.max(0, (endsAt - Date.now()) / 1000))
-      });
+      countdownText(
+        this.t,
+        countdownKey(ahead.purpose, this.model.session),
+        (endsAt - Date.now()) / 1000,
+        { name: ahead.requested_by }
+      );
     const notification = Notification.warning(text(), { autoClose: false });
     const silencer = new MutationObserver(() => silence(notification));
     const timer = window.setInterval(() => {

@@ -100,7 +100,7 @@ async def commit(
     finally:
         cancelled.set()
         if request.recipe:
-            # The thread of a cancelled build waits for output.
+            # Cancel explicitly, because the thread of a cancelled build waits for output.
             with suppress(Unavailable):
                 await calls.run("change", building.kill)
 
@@ -134,7 +134,7 @@ def _build(
         settings = {**(base.get("Config") or {}), "Env": (made.get("Config") or {}).get("Env")}
         client.load_image(_archive(made, {"Config": settings}, request))
     finally:
-        # The images of the steps remain: they are the cache of the next build.
+        # The images of the steps remain, because they are the cache of the next build.
         client.remove_image(unnamed, noprune=True)
     return {"size_bytes": int(made.get("Size") or 0)}
 
@@ -154,8 +154,8 @@ def _commit(
     base = client.inspect_image(container["Image"])
     _check_size(_layer_bytes(client, str(container["Id"])), request.max_bytes)
     names = (entry.partition("=")[0] for entry in container["Config"].get("Env") or ())
-    # Docker copies the variables of the container that are not listed here, so list each one with
-    # an empty value. Only the temporary image has these variables.
+    # Docker copies those variables of the container that are not listed here, so list each variable
+    # with an empty value. Only the temporary image has these variables.
     conf = {"Env": [f"{name}=" for name in names], "Labels": {}}
     unnamed = client.commit(container["Id"], conf=conf)["Id"]
     try:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import re
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -33,7 +34,7 @@ from .egress import Egress
 from .image_uses import ImageUses
 from .images import Images
 from .layers import Layers
-from .networks import CLUSTER_PREFIX, Networks
+from .networks import CLUSTER_PREFIX, CLUSTER_UNUSED_SECONDS, Networks
 from .runtime import Runtime
 from .sboms import read_sbom
 
@@ -47,6 +48,8 @@ RUNNING = frozenset({"running", "paused", "restarting"})
 CREATED = frozenset({"created"})
 GONE_OR_BEING_REMOVED = frozenset({404, 409})
 UNUSED_NETWORK_TIMEOUT_SECONDS = 3600
+# Interval at which unused networks are removed while no subnet is free.
+NETWORK_CLEANUP_SECONDS = 60
 
 
 class DockerEngine(Engine):
@@ -83,6 +86,8 @@ class DockerEngine(Engine):
         self._layers = layers
         # Names of the networks with active egress rules; None: the rules must be set again.
         self._networks_with_rules: frozenset[str] | None = None
+        self._is_network_full = False
+        self._next_network_cleanup = 0.0
         self._rules_lock = asyncio.Lock()
         # Ids of the agent's containers on overlay networks, which span several machines.
         self._overlay_containers: frozenset[str] = frozenset()
@@ -97,7 +102,7 @@ class DockerEngine(Engine):
         isolation = detect_isolation(self.name).isolation
         try:
             version = await self._calls.run("query", lambda client: client.version())
-            # Set the rules again each time: a firewall reload may have flushed them.
+            # Set the rules again each time, because a reload of the firewall may have removed them.
             await self._apply_rules()
         except (Unavailable, docker.errors.APIError) as error:
             return {"isolation": isolation, "notices": [str(error)]}
@@ -145,7 +150,7 @@ class DockerEngine(Engine):
                 f"the Docker engine rejected the request: {error.explanation}"
             ) from error
         finally:
-            # The network is created while the image is pulled. If the pull failed, cancel the
+            # The network is created while the image is pulled. If the pull has failed, cancel the
             # creation.
             network.cancel()
             await asyncio.gather(network, return_exceptions=True)
@@ -286,8 +291,8 @@ class DockerEngine(Engine):
     async def commit(
         self, request: CommitRequest, report_progress: ReportProgress
     ) -> Mapping[str, Any]:
-        # Record the use first: only images with a recorded use can be discarded, and a commit can
-        # be cancelled when its image is already complete.
+        # Record the use first: a commit can be cancelled when its image is already complete, and
+        # only images with a recorded use can be discarded.
         await self._images.record_use(request.image)
         try:
             return await commit(
@@ -304,6 +309,23 @@ class DockerEngine(Engine):
     async def discard_image(self, name: str) -> None:
         await self._images.discard(name)
 
+    async def is_network_full(self) -> bool:
+        try:
+            is_full = await self._networks.is_full()
+            if is_full and time.monotonic() >= self._next_network_cleanup:
+                self._next_network_cleanup = time.monotonic() + NETWORK_CLEANUP_SECONDS
+                # A session that is being prepared has used its network in this time.
+                await self._remove_networks(CLUSTER_UNUSED_SECONDS)
+        except (Unavailable, docker.errors.APIError) as error:
+            log.warning("networks cannot be listed: %s", error)
+            return self._is_network_full
+        self._is_network_full = is_full
+        return is_full
+
+    async def _remove_networks(self, unused_seconds: float) -> None:
+        for name in await self._networks.remove_unused(unused_seconds):
+            log.info("removed network %s, which had no container for a long time", name)
+
     async def remove_unused(self) -> None:
         await self._images.evict()
         await self._runtime.remove_unused()
@@ -311,8 +333,7 @@ class DockerEngine(Engine):
             await self._calls.run("change", lambda client: remove_old_cache(client, AGENT))
         except (Unavailable, docker.errors.APIError) as error:
             log.warning("the cache of builds cannot be cleaned up: %s", error)
-        for name in await self._networks.remove_unused(UNUSED_NETWORK_TIMEOUT_SECONDS):
-            log.info("removed network %s, which had no container for a long time", name)
+        await self._remove_networks(UNUSED_NETWORK_TIMEOUT_SECONDS)
 
     async def close(self) -> None:
         await self._images.close()
@@ -353,7 +374,7 @@ class DockerEngine(Engine):
 
     async def _usage(self, container_id: str) -> Mapping[str, Any] | None:
         def sample(client: docker.APIClient) -> Mapping[str, Any]:
-            # one_shot: otherwise Docker waits one second for a second sample.
+            # Without one_shot, Docker would wait one second for a second sample.
             stats: Mapping[str, Any] = client.stats(container_id, stream=False, one_shot=True)
             return stats
 

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import ipaddress
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,10 @@ def read_pool(text: str, prefix_length: int) -> Network:
     return pool
 
 
+class NoFreeSubnet(Unavailable):
+    """No subnet of the pool is free; the session may start on another machine, or later."""
+
+
 class Networks:
     """Creates, lists and removes Docker networks.
 
@@ -112,9 +116,10 @@ class Networks:
 
         Raises
         ------
+        NoFreeSubnet
+            If all subnets of the pool are in use.
         Unavailable
-            If the network cannot be created, for example because the pool has no free subnet, or
-            if the engine does not respond.
+            If the network cannot be created for another reason, or if the engine does not respond.
         """
         name = network_name(user, self._agent_id)
         self._used_at[name] = self._clock()
@@ -147,12 +152,12 @@ class Networks:
     ) -> None:
         """Run ``create`` to its end, even if the caller is cancelled.
 
-        The lock must be held until then: Docker would create a second network with the same name,
-        and then start no container in either.
+        The lock must be held until its end: Docker would otherwise create a second network with the
+        same name, and could then start no container in either network.
         """
 
         async def run() -> None:
-            # Concurrent calls would choose the same subnet.
+            # Hold the lock, because concurrent calls would choose the same subnet.
             async with self._create_lock:
                 await self._calls.run("change", lambda client: create(client, name, user))
 
@@ -170,6 +175,27 @@ class Networks:
         """
         ids = frozenset(containers)
         return await self._calls.run("query", lambda client: self._session_networks(client, ids))
+
+    async def is_full(self) -> bool:
+        """Return whether no subnet of the pool is free.
+
+        Raises
+        ------
+        Unavailable
+            If the engine does not respond.
+        """
+        used = await self._calls.run("query", _subnets)
+        return await asyncio.to_thread(self._is_full, used)
+
+    def _is_full(self, used: Sequence[Network]) -> bool:
+        subnets = 2 ** (self._prefix_length - self._pool.prefixlen)
+        size = self._pool.num_addresses // subnets
+        # Usually, this is the answer; the search takes a second if most of 1,024 subnets are used.
+        overlapping = [network for network in used if network.overlaps(self._pool)]
+        covered = sum(max(1, network.num_addresses // size) for network in overlapping)
+        if covered < subnets:
+            return False
+        return next(free_subnets(self._pool, self._prefix_length, used), None) is None
 
     async def remove_unused(self, unused_seconds: float) -> list[str]:
         """Remove this agent's networks that were unused for ``unused_seconds``; return their names.
@@ -196,8 +222,14 @@ class Networks:
     def _create(self, client: docker.APIClient, name: str, user: str) -> None:
         if _find(client, name):
             return
-        candidates = free_subnets(self._pool, self._prefix_length, _subnets(client))
-        reason = "all of its subnets are in use"
+        used = _subnets(client)
+        if self._is_full(used):
+            raise NoFreeSubnet(
+                f"all subnets of {self._pool}, the network pool of the machine, are in use",
+                pool=str(self._pool),
+            )
+        candidates = free_subnets(self._pool, self._prefix_length, used)
+        reason = "all of its subnets are in use outside of Docker"
         for subnet, _ in zip(candidates, range(MAX_SUBNET_ATTEMPTS), strict=False):
             pool = docker.types.IPAMPool(subnet=str(subnet))
             try:
@@ -213,8 +245,8 @@ class Networks:
                 if error.status_code == CONFLICT and _find(client, name):
                     return
                 reason = str(error.explanation or error)
-                # An overlap means that the machine uses this range outside of Docker. The next
-                # subnet may be free.
+                # In case of an overlap, the machine uses this range outside of Docker. Try the next
+                # subnet.
                 if "overlap" not in reason.lower() and "conflict" not in reason.lower():
                     break
         raise _unavailable(name, self._pool, reason)
@@ -305,7 +337,7 @@ def _remover(name: str) -> Callable[[docker.APIClient], bool]:
         try:
             client.remove_network(name)
         except docker.errors.APIError:
-            # The network was removed already, or a container has just joined it.
+            # The network was already removed, or a container has just joined it.
             return False
         return True
 

@@ -24,7 +24,7 @@ Description = Annotated[str, Field(max_length=512, pattern=r"^[^\x00]*$")]
 class NewCommit(Body):
     """``name``: 4 to 32 letters, digits, hyphens and underscores.
 
-    ``labels``: labels of the image besides those of the session's image.
+    ``labels``: labels of the image in addition to those of the session's image.
     """
 
     name: NameText
@@ -37,8 +37,9 @@ class NewBuild(NewCommit):
     """``recipe``: contents of the files `apt.txt`, `environment.yml`, `requirements.txt` and
     `Dockerfile`, at least one of them, each of at most 64 KiB.
 
-    ``image``: the base image; by default the project's. ``project``, ``resource_group`` and
-    ``resources`` are those of the session that reserves the resources of the build.
+    ``image``: the base image; by default the project's default image. ``project``,
+    ``resource_group`` and ``resources`` apply to the session that reserves the resources of the
+    build.
     """
 
     recipe: Annotated[
@@ -78,7 +79,7 @@ class BuildLog(ResponseModel):
 
 
 class CustomImageChange(Body):
-    """``visibility``: only superadmins set it to ``public``."""
+    """``visibility``: only superadmins may set it to ``public``."""
 
     name: NameText = ""
     description: Description = ""

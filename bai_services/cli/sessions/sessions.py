@@ -44,6 +44,7 @@ from .control import (
 )
 from .devices import devices
 from .exec import cp, exec_
+from .history import history
 from .info import info, status_detail, status_text
 from .live_output import events, follow_log, top
 from .log_search import search_logs
@@ -78,6 +79,7 @@ for _command in (
     commit,
     devices,
     graph,
+    history,
     info,
     exclude_idle_checks,
     extend,

@@ -34,7 +34,9 @@ def position_text(position: int | None, group: str) -> str:
 
 
 def quota_note(session: Mapping[str, Any]) -> str:
-    """Return what ends the block of a session by a quota; empty for any other session."""
+    """Return what will end the block of a session that is blocked by a quota; empty for any other
+    session.
+    """
     failed = [one for one in session.get("reasons") or () if not one.get("passed")]
     if session["status"] != Status.PENDING or "policy" not in [one.get("check") for one in failed]:
         return ""

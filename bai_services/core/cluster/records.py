@@ -94,6 +94,7 @@ class AgentFields:
     version: str
     facts: Mapping[str, Any]
     storage_problems: Mapping[str, str]
+    is_network_full: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,7 @@ class Agent(AgentFields):
 
     ``storage_problems``: the problem of each storage host that does not work there
     (``StorageProblem``); no session with folders on such a host is placed on the agent.
+    ``is_network_full``: no subnet is free for networks of sessions; no session is placed there.
 
     ``slots``: the capacity. ``free``: the part of the capacity that is not allocated. ``kernels``:
     the number of kernels of sessions on the agent.

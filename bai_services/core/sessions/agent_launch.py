@@ -46,7 +46,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What an agent stores of a start attempt; ``running`` is the engine's handle."""
+    """The state of a start attempt that an agent stores; ``running`` is the engine's handle."""
 
     attempt: int
     phase: Phase = Phase.PREPARED
@@ -65,7 +65,7 @@ class Marker:
 
 
 class Step(StrEnum):
-    """What an agent does with a launch order."""
+    """The reaction of an agent to a launch order."""
 
     START = "start"
     # The agent was killed during the start: start the kernel only if the engine does not know it.
@@ -94,8 +94,8 @@ def launch_step(marker: Marker | None, attempt: int) -> Step:
 def may_prepare(marker: Marker | None, attempt: int) -> bool:
     """Return whether to execute an order to prepare a kernel.
 
-    A preparation removes what is left of the last attempt. A repeated order must not remove the
-    kernel that its own attempt has started.
+    A preparation removes the remains of the last attempt. If the order is repeated, it must not
+    remove the kernel that its own attempt has started.
     """
     if marker is None or marker.attempt < attempt:
         return True

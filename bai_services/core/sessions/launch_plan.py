@@ -72,7 +72,7 @@ class Injection:
     memlock: bool = False
     """Whether to lift the limit on locked memory; some drivers lock more than the default."""
     notices: Sequence[str] = ()
-    """Messages for the owner of the session."""
+    """Notices for the owner of the session."""
     entrypoint: Sequence[str] = ()
     """Entry point of the container; empty: the entry point of the image."""
     volumes: Mapping[str, str] = field(default_factory=dict)

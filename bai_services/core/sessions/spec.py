@@ -61,7 +61,7 @@ class SessionSpec:
 
     name: str | None = _field(
         None,
-        # No command option: the name is an argument.
+        # No command option, because the name is an argument of the command.
         help="",
         is_identity=False,
         columns=("name",),

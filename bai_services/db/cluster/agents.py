@@ -74,6 +74,7 @@ class AgentHeartbeat:
     settings: Sequence[ReportedSetting] | None = None
     protocol: int = PROTOCOL
     storage_problems: Mapping[str, str] = field(default_factory=dict)
+    is_network_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,8 @@ class HeartbeatResult:
     """Changes made by a heartbeat.
 
     ``before`` is the status before the heartbeat, None for a new agent. ``refused`` contains the
-    ids of the reported devices that belong to other agents. ``storage_changed``: other storage
-    hosts work on the machine than before.
+    ids of the reported devices that belong to other agents. ``storage_changed``: the set of storage
+    hosts that work on the machine has changed.
     """
 
     is_new: bool
@@ -104,6 +105,7 @@ class HeartbeatResult:
     refused: tuple[str, ...] = field(default_factory=tuple)
     recorded: RecordedHeartbeat | None = None
     storage_changed: bool = False
+    network_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +141,9 @@ class AgentStore:
 
         A known agent stays in its stored group, which an administrator may have assigned. An agent
         that has joined with an invitation is created in the group of the invitation. It keeps the
-        endpoint of its first heartbeat: the Hub creates containers there, so an agent must not
-        direct the Hub to the engine of another machine. Usage is not changed, so capacity may drop
-        below usage. For changes of devices, see ``write_devices``.
+        endpoint of its first heartbeat. The Hub creates containers there, so an agent must not be
+        able to direct the Hub to the engine of another machine. Usage is not changed, so capacity
+        may drop below usage. For changes of devices, see ``write_devices``.
 
         Raises
         ------
@@ -195,7 +197,7 @@ class AgentStore:
         """Store the facts of heartbeats (one per agent); return the ids of the updated agents.
 
         Agents that have changed in the database are omitted; use ``record_heartbeat`` for them.
-        ``compared``: ids of agents whose slots and devices are compared with the database, too.
+        ``compared``: ids of agents whose slots and devices must also be compared with the database.
         """
         async with self._db.write() as tx:
             found = await tx.execute(_LOCK_ALL, {"ids": sorted(one.agent_id for one in beats)})
@@ -394,6 +396,7 @@ def _values(recorded: RecordedHeartbeat, status: AgentStatus, at: datetime) -> d
         "version": beat.version,
         "facts": facts,
         "storage_problems": dict(beat.storage_problems),
+        "is_network_full": beat.is_network_full,
     }
 
 
@@ -415,6 +418,8 @@ def _heartbeat_result(
         recorded=recorded,
         storage_changed=known is not None
         and known["storage_problems"] != dict(recorded.beat.storage_problems),
+        network_changed=known is not None
+        and known["is_network_full"] != recorded.beat.is_network_full,
     )
 
 
@@ -444,6 +449,7 @@ _LOCK = (
         agents.c.status,
         agents.c.endpoint,
         agents.c.storage_problems,
+        agents.c.is_network_full,
         resource_groups.c.engine.label("group_engine"),
         sa.exists().where(agent_credentials.c.agent_id == agents.c.id).label("is_joined"),
     )

@@ -101,11 +101,11 @@ _LISTING = Listing(
     default_sort=("title", "id"),
     sorted_by={
         "title": sa.func.lower(model_cards.c.title),
-        # Databases sort NULL differently, so an unknown size counts as the smallest.
+        # An unknown size counts as the smallest size, because the databases sort NULL differently.
         "size_bytes": sa.func.coalesce(vfolders.c.used_bytes, -1),
     },
 )
-# Until its import is done, a folder is incomplete.
+# A folder is incomplete until its import is done.
 _IS_COMPLETE = ~(
     sa.exists()
     .where(model_imports.c.vfolder_id == vfolders.c.id)

@@ -45,6 +45,7 @@ def _agent_selects(is_wanted: sa.ColumnElement[bool], ids: Any) -> tuple[sa.Sele
             agents.c.status,
             agents.c.schedulable,
             agents.c.storage_problems,
+            agents.c.is_network_full,
             resource_groups.c.scheduler_opts[MINIMUM].as_string().label("minimum"),
         )
         .join_from(agents, resource_groups, agents.c.resource_group == resource_groups.c.name)
@@ -90,6 +91,7 @@ async def _read_agents(
             is_alive=row.status == ALIVE,
             is_schedulable=row.schedulable,
             unusable_hosts=tuple(sorted(row.storage_problems)),
+            is_network_full=row.is_network_full,
         )
         for row in rows
     ]

@@ -56,6 +56,10 @@ agents = sa.Table(
     sa.Column("facts", sa.JSON, nullable=False),
     # The problem of each storage host that does not work there (``StorageProblem``), by its name.
     sa.Column("storage_problems", sa.JSON, nullable=False, default=dict, server_default="{}"),
+    # No subnet of its network pool is free, so it cannot create networks of sessions.
+    sa.Column(
+        "is_network_full", sa.Boolean, nullable=False, default=False, server_default=sa.false()
+    ),
 )
 
 # Invitations of machines; the token is used once, and only its hash is stored.

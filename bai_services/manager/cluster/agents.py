@@ -114,8 +114,8 @@ class Agents:
     async def check_deadlines(self) -> None:
         """Mark agents as LOST if they have sent no heartbeat for the time of the deadline.
 
-        Agents could send no heartbeats while no manager was running, so only the time in which
-        this manager was running counts.
+        Only time in which this manager was running counts, because agents could not send heartbeats
+        while no manager was running.
         """
         now, deadline = self._clock(), self._settings.heartbeat_deadline_seconds
         late = now - timedelta(seconds=2 * self._settings.heartbeat_interval_seconds)
@@ -140,8 +140,8 @@ class Agents:
     ) -> HeartbeatResponse:
         """Process a heartbeat.
 
-        ``kernels`` is None if the agent cannot list its kernels. ``storage`` is what the agent
-        reports about the storage hosts, None if it does not check them.
+        ``kernels`` is None if the agent cannot list its kernels. ``storage`` is the agent's report
+        about the storage hosts, None if it does not check them.
 
         Raises
         ------
@@ -167,8 +167,8 @@ class Agents:
         beat = replace(beat, storage_problems=problems)
         result = await self._batches.process(agent_id, beat, kernels, now)
         self._times.receive(agent_id, now)
-        _log(agent_id, result, problems)
-        if result.capacity_increased or result.storage_changed:
+        _log(agent_id, result, beat)
+        if result.capacity_increased or result.storage_changed or result.network_changed:
             self._capacity_changed()
         return HeartbeatResponse(
             deadline_seconds=self._settings.heartbeat_deadline_seconds,
@@ -330,6 +330,7 @@ def _agent(row: AgentRow) -> Agent:
         version=row.version,
         facts=row.facts,
         storage_problems=row.storage_problems,
+        is_network_full=row.is_network_full,
         slots=ResourceSlots(capacity),
         used=ResourceSlots(used),
         free=ResourceSlots({slot: max(0, n - used[slot]) for slot, n in capacity.items()}),
@@ -369,12 +370,17 @@ def _device(row: DeviceRow) -> Device:
     )
 
 
-def _log(agent_id: str, result: HeartbeatResult, problems: Mapping[str, str]) -> None:
+def _log(agent_id: str, result: HeartbeatResult, beat: AgentHeartbeat) -> None:
     if result.status is not result.before:
         log.info("agent %s: %s -> %s", agent_id, result.before or "new", result.status)
     if result.storage_changed:
-        listed = ", ".join(f"{host} ({problem})" for host, problem in sorted(problems.items()))
+        listed = ", ".join(
+            f"{host} ({problem})" for host, problem in sorted(beat.storage_problems.items())
+        )
         log.warning("agent %s: storage hosts that do not work: %s", agent_id, listed or "none")
+    if result.network_changed:
+        state = "no subnet is free" if beat.is_network_full else "subnets are free again"
+        log.warning("agent %s: %s for networks of sessions", agent_id, state)
     if result.refused and result.before is not AgentStatus.ALIVE:
         log.warning(
             "agent %s reports devices that belong to another agent: %s",

@@ -134,8 +134,8 @@ class Mounts:
         for mount, result in zip(mounts, results, strict=True):
             if isinstance(result, BaseException):
                 if mount.get("is_auto") and isinstance(result, BaiError):
-                    # An auto-mounted folder was not requested, so its error must not prevent the
-                    # start.
+                    # The user has not requested this auto-mounted folder, so its error must not
+                    # prevent the start.
                     log.warning(
                         "auto-mounted folder %s is left out: %s", mount["vfolder"], result.message
                     )

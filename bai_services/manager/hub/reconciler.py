@@ -116,8 +116,8 @@ class Reconciler:
     async def _apply_event(
         self, session_id: str, event: Event, reason: CodedText, **facts: Any
     ) -> None:
-        # Check the lease again. If this manager was suspended since it read the rows, they may be
-        # outdated, and another manager may hold the lease.
+        # Check the lease again: if this process was suspended after it had read the rows, another
+        # manager may hold the lease now.
         if await self._lease.hold() is not None:
             await self._lifecycle.try_apply(session_id, event, reason, **facts)
 

@@ -141,8 +141,8 @@ class Starter:
         if not self._servers.hub.is_known:
             await self._start_without_hub(row)
             return
-        # If the Hub began the start, first wait for its result: while the server is running or
-        # starting, the Hub would respond to a start request with a conflict.
+        # If the Hub began the start, wait for its result first. While the server is running or
+        # starting, the Hub rejects a start request with a conflict.
         is_ready = await self._wait_until_ready(row) if row.started_by == "hub" else False
         reason: str | CodedText = TextTemplate.NOT_STARTED_BY_HUB.text()
         failures = 0
@@ -178,8 +178,8 @@ class Starter:
         await self._conclude(row, is_ready, reason)
 
     async def _begin_start(self, row: SessionRow) -> bool:
-        # A request may have created this task, but the start does not belong to the request's
-        # trace.
+        # This task may have been created in a request, but the start does not belong to the trace
+        # of that request.
         parent = session_spans.context_of(row)
         if parent is None:
             return await self._servers.begin_start(row)

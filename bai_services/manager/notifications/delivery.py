@@ -135,7 +135,7 @@ class WebhookDeliveries:
         except Unavailable as error:
             log.error("result of webhook %s could not be stored: %s", delivery.target.id, error)
         except Exception:
-            # Count it like other failures, so that later deliveries are not blocked.
+            # Count this error like other failures, so that later deliveries are not blocked.
             log.exception("webhook %s", delivery.target.id)
             text = "internal error; see the log of the manager"
             await self._store.mark_failed(delivery, text, self._clock(), is_final=False)

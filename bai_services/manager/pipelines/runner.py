@@ -50,18 +50,18 @@ from ..sessions.sessions import Sessions
 from ..sessions.setups import SessionSetups
 
 TICK_SECONDS = 1.0
-# Interval of processing the changes that a killed manager has missed.
+# Interval at which the changes that a killed manager has missed are processed.
 RECONCILE_SECONDS = 5.0
 _FULL_CHECK_SECONDS = 60.0
 _CLEANUP_INTERVAL_SECONDS = 3600.0
 # Pause after a quota or a maintenance has prevented the creation of a session.
 POSTPONED_PAUSE = timedelta(seconds=5)
-# Maximum duration of a pass; the next pass includes runs that have changed since.
+# Maximum duration of a pass; the next pass includes the runs that have changed in the meantime.
 MAX_PASS_SECONDS = 1.0
 # Maximum runs and task runs of one transaction, because it blocks other writers.
 MAX_RUNS_PER_STEP = 20
 MAX_TASKS_PER_STEP = 2000
-# Maximum number of sessions of one run created in a step: other runs must not wait long.
+# Maximum number of sessions that a step creates for one run, because other runs must not wait long.
 MAX_SESSIONS_PER_STEP = 20
 # Maximum number of times that a step starts more tasks of a run after sessions were refused.
 MAX_ROUNDS_PER_STEP = 10
@@ -194,7 +194,7 @@ class PipelineRunner:
         definitions = {}
         for run in runs:
             definition = await self._definition(run)
-            if definition is not None:  # else the run was deleted
+            if definition is not None:  # otherwise the run was deleted
                 definitions[run.id] = definition
         plans: dict[str, Plan] = {}
         refused: dict[str, Refused] = {}
@@ -225,7 +225,7 @@ class PipelineRunner:
         if definition is None:
             definition = await self._store.definition(run.id)
         if definition is not None:
-            # Another run of the version may contain other versions of the sub-pipelines.
+            # Another run of the same version may contain other versions of the sub-pipelines.
             self._definitions[own if names_of(definition) else shared] = definition
             if len(self._definitions) > MAX_DEFINITIONS:
                 del self._definitions[next(iter(self._definitions))]

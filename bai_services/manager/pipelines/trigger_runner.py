@@ -143,7 +143,7 @@ class PipelineTriggerRunner:
             except Unavailable as error:
                 log.info("trigger %s of pipeline %s waits: %s", row.name, row.pipeline, error)
             except Exception:
-                # A defect that one trigger causes must not stop the others.
+                # An error in one trigger must not stop the processing of the others.
                 log.exception("trigger %s of pipeline %s failed", row.name, row.pipeline)
 
     async def _search(self, row: PipelineTriggerRow) -> None:

@@ -155,7 +155,7 @@ class Preemptions:
         for plan in plans:
             if plan.status is Status.PENDING and plan.is_blocked:
                 await self._end(PlanOutcome.DROPPED, plan_id=plan.id)
-                # The scheduler reads the session again, without its plan.
+                # The scheduler will read the session again, without its plan.
                 self._lifecycle.notify(await self._sessions.find(plan.session_id))
             elif plan.status is Status.PENDING:
                 await self._continue(plan)
@@ -173,6 +173,7 @@ class Preemptions:
         # The other victims have ended or are being stopped.
         running = {victim.session_id: victim for victim in plan.victims if victim.is_running}
         if seconds > 0:
+            self._loop.run_within(seconds)
             for session_id in running:
                 self._prepare(session_id, seconds)
         elif running and (token := await self._lease.hold()) is not None:

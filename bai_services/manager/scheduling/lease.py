@@ -150,7 +150,9 @@ def holder_has_ended(holder: str) -> bool:
 
 
 def _pid_namespace() -> str:
-    """Return boot id and PID namespace, in which process ids are unique; empty if unknown."""
+    """Return boot id and PID namespace, which together determine the scope of a process id; empty
+    if unknown.
+    """
     try:
         return f"{boot_id()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:

@@ -87,7 +87,7 @@ class Overflow:
         for rule in await self._store.in_force():
             rules[rule.project_id, rule.from_group].append(rule)
         prices = await self._prices.read()
-        # Sessions of one user and project have the same choices.
+        # All sessions of a user in a project may use the same resource groups.
         known: dict[tuple[str, ...], Choices] = {}
         candidates = []
         for one in waiting:

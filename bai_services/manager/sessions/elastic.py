@@ -9,7 +9,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from bai_services.core.errors import BaiError
-from bai_services.core.scheduling.elastic import ElasticSession, decide, within_quotas
+from bai_services.core.scheduling.elastic.decision import decide, within_quotas
+from bai_services.core.scheduling.elastic.sessions import ElasticSession
 from bai_services.core.sessions.resizing import ResizeState
 from bai_services.db.sessions.elastic import ElasticGroup, ElasticStore
 from bai_services.db.sessions.resizes import ResizeStore

@@ -271,7 +271,7 @@ class Launch:
         return await self._ends.record(session_id, end)
 
     async def leave_start_to_manager(self, caller: Caller, session_id: str) -> SessionRow:
-        """Hand the start of a session that was created through the Hub over to the manager."""
+        """Let the manager take over the start of a session that was created through the Hub."""
         authorizer.require(caller, "session.launch")
         row = await self._sessions.leave_start_to_manager(session_id)
         self._lifecycle.notify(row)

@@ -168,8 +168,8 @@ class SessionSetups:
     async def combine(self, row: SessionRow, setups: SetupsByOwner) -> SessionSetup:
         """Return the setup of one session; ``setups`` is the result of ``read``.
 
-        The first call stores the secrets with the session, and later calls return the stored ones:
-        all kernels of a session get the same secrets, and logs are masked with them.
+        The first call stores the secrets with the session; later calls return the stored secrets.
+        Thus all kernels of a session get the same secrets, and logs are masked with these secrets.
 
         Raises
         ------

@@ -43,8 +43,8 @@ from .sessions import Sessions, target_of
 TICK_SECONDS = 1.0
 # Maximum duration of the long poll of a session; 1,000 sessions send 4 requests per second.
 MAX_WAIT_SECONDS = 240.0
-# If the requester has not stopped the session, its preparation is removed this time after the
-# deadline.
+# If the requester has not stopped the session, its preparation is removed when this time has passed
+# after the deadline.
 ABANDONED_AFTER = timedelta(minutes=1)
 # Kind of change that is published when a preparation begins or is reported.
 SUSPENSION = "suspension"
@@ -235,7 +235,7 @@ class Suspensions:
         """Pass notices, and stop, requeue or end the sessions that are due."""
         preparing = {one.session_id: one for one in await self._store.preparing()}
         for session_id in preparing.keys() & self._waiters.keys():
-            # A session that has reported waits for its next notice.
+            # A session that has sent its report waits for its next notice.
             if preparing[session_id].report is None:
                 self._wake(session_id)
         if await self._lease.hold() is None:
@@ -254,8 +254,8 @@ class Suspensions:
         if not is_stop_due(one.deadline, one.report is not None, now):
             return
         if one.purpose is Purpose.STOP:
-            # The requester stops the session. If it did not, this preparation must not block the
-            # next one.
+            # The requester has to stop the session. If it has not done so, this preparation must
+            # not block the next one.
             if now - one.deadline > ABANDONED_AFTER:
                 await self._store.cancel(one.session_id)
             return

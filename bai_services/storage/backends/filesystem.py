@@ -19,8 +19,9 @@ def filesystem_of(path: Path) -> str:
     best, kind = -1, "unknown"
     for mount in mounts():
         is_above = os.path.join(str(path.absolute()), "").startswith(os.path.join(mount.point, ""))
-        # Choose the longest mount point. The device number decides only between mounts at the same
-        # point, because the mount table does not contain the device numbers of btrfs subvolumes.
+        # Choose the longest mount point. The device number is used only to choose between mounts at
+        # the same point, because the mount table does not contain the device numbers of btrfs
+        # subvolumes.
         length = len(mount.point)
         is_better = length >= best if mount.device == wanted else length > best
         if is_above and is_better:

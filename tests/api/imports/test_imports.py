@@ -58,7 +58,7 @@ async def user(api: Api) -> Client:
 
 
 async def run(api: Api, made: dict[str, Any], client: Client) -> dict[str, Any]:
-    """Run the imports; return the one that ``made`` describes."""
+    """Run all imports; return the import with the id in ``made``."""
     await api.world.manager.imports.runner.step()
     await api.world.manager.imports.runner.wait()
     return await client.get(f"/folder-imports/{made['id']}")
@@ -231,7 +231,9 @@ async def test_failures_have_reasons(api: Api, user: Client, server: GitServer) 
 async def test_git_connects_only_to_the_checked_address(
     api: Api, user: Client, server: GitServer
 ) -> None:
-    """Only the check can resolve the name: git would find no address, or another one."""
+    """Only the check can resolve the name. Without the check's result, git would use another
+    address.
+    """
     port = server.url.rpartition(":")[2]
     server.commit(server.repository("a"), [("100644", "a.txt", b"a")])
     runner: FolderImportRunner = api.world.manager.imports.runner
@@ -319,7 +321,7 @@ async def test_files_are_imported_into_an_existing_folder(
     await other.post(f"/vfolder-invitations/{grant['invitation_id']}/accept")
     with pytest.raises(Forbidden):
         await other.post("/folder-imports", {**body, "into": folder["id"]})
-    # A permission that is revoked before the import begins.
+    # The permission is revoked before the import begins.
     await user.put("/vfolders/mine/grants/user2", {"permission": "rw"})
     made = await other.post("/folder-imports", {**body, "into": folder["id"], "directory": "x"})
     await user.put("/vfolders/mine/grants/user2", {"permission": "ro"})

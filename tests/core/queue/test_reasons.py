@@ -194,6 +194,29 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
         ),
         pytest.param(
             snapshot(
+                [pending_session(1)],
+                [
+                    agent("a", is_network_full=True),
+                    agent("b", is_schedulable=False, is_network_full=True),
+                ],
+            ),
+            "s1",
+            "resources",
+            "none of the 2 agents of resource group main can run the session: 0 not alive, 1 not "
+            "schedulable, 0 with an architecture other than x86_64 or another engine, 1 without a "
+            "free subnet for networks of sessions",
+            id="no subnet is free",
+        ),
+        pytest.param(
+            snapshot([pending_session(1)], [FULL, agent("b", is_network_full=True)]),
+            "s1",
+            "resources",
+            "cpu=1 requested, but at most 0 is free on one agent; 1 other agent cannot run the "
+            "session, because no subnet for networks of sessions is free there",
+            id="a subnet is free only on agents without free capacity",
+        ),
+        pytest.param(
+            snapshot(
                 [pending_session(1, wanted=request(cpu="8")), pending_session(2)],
                 [agent(used={"cpu": 1000})],
                 running=[running("r", BOB, "a", slots())],
@@ -239,6 +262,14 @@ def test_sessions_start_as_soon_as_the_storage_of_their_folders_works() -> None:
     assert started_sessions(queue.run(NOW)) == []
     works = replace(failing, used={"cpu": 1000, "mem": GIB}, unusable_hosts=())
     queue.apply(Changes(agents=[works]))
+    assert started_sessions(queue.run(NOW)) == ["s1"]
+
+
+def test_sessions_start_as_soon_as_a_subnet_is_free() -> None:
+    full = agent(is_network_full=True)
+    queue = Queue(snapshot([pending_session(1)], [full]))
+    assert started_sessions(queue.run(NOW)) == []
+    queue.apply(Changes(agents=[replace(full, is_network_full=False)]))
     assert started_sessions(queue.run(NOW)) == ["s1"]
 
 

@@ -168,7 +168,7 @@ async def test_domain_admin_and_monitor_get_only_the_actions_that_they_may_use(
 
     ui = await opened(Entities, "monitor", "/users?item=user")
     await ui.drawer.get_by_role("cell", name="user@example.com").wait_for()
-    assert await ui.drawer.get_by_role("button").count() == 1  # the one that closes the drawer
+    assert await ui.drawer.get_by_role("button").count() == 1  # the button that closes the drawer
     for page in ("credentials", "projects", "policies", "presets", "images", "resource-groups"):
         await ui.open(f"/{page}")
         await ui.page.locator(".ant-table-row").first.wait_for()

@@ -279,7 +279,7 @@ async def test_agents_page_shows_load_devices_and_sessions_and_drains_an_agent(
         await ui.confirm("Accept sessions")
         await ui.row(agent).get_by_role("cell", name="yes", exact=True).wait_for()
 
-        # A domain admin sees which share of a device other domains use, but not their users or
+        # A domain admin sees the share of a device that other domains use, but not their users or
         # sessions. A domain admin cannot change the agent.
         ui = await opened(Entities, "domain-admin", f"/agents?item={agent}")
         await ui.drawer.get_by_text("others: 0.25").wait_for()

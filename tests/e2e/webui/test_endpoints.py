@@ -90,7 +90,7 @@ async def test_endpoint_is_created_gets_a_token_is_paused_and_deleted(
 
 
 async def create(ui: Endpoints, name: str) -> None:
-    """Create an endpoint; mistakes are shown at their fields."""
+    """Create an endpoint; errors are shown at their fields."""
     await ui.press("New endpoint")
     await ui.choose("Runtime variant", "Model definition")
     await ui.drawer.get_by_label("Model definition (YAML)").fill("models:\n  - nonsense: 1\n")
@@ -132,7 +132,7 @@ async def create_token(ui: Endpoints) -> None:
 
 
 async def try_and_end(ui: Endpoints) -> None:
-    """Start a trial of the form, and end it before it has a result."""
+    """Start a trial with the values of the form, and end it before it has a result."""
     await ui.press("Try")
     dialog = ui.page.get_by_role("dialog", name="Trial")
     await dialog.get_by_text("The trial is running").wait_for()
@@ -149,7 +149,7 @@ async def read_history(ui: Endpoints) -> None:
 
 
 async def tag(ui: Endpoints, name: str) -> None:
-    """Add a tag, find the endpoint by it, and read who has added it."""
+    """Add a tag, find the endpoint by the tag, and read who has added the tag."""
     await ui.press("Limits")
     await ui.drawer.get_by_label("Tags").fill("nightly")
     await ui.drawer.get_by_label("Tags").press("Enter")
@@ -162,7 +162,7 @@ async def tag(ui: Endpoints, name: str) -> None:
 
 
 async def scale_by_rule(ui: Endpoints) -> None:
-    """Add a rule with bounds for times of the week, change and remove it."""
+    """Add a rule with bounds for times of the week; then change and remove the rule."""
     await ui.tab("Scaling")
     await ui.press("Add a rule")
     dialog = ui.page.get_by_role("dialog", name="Scaling rule of")

@@ -40,11 +40,11 @@ THEMES: tuple[tuple[Literal["light", "dark"], dict[str, Any]], ...] = (
 async def page_names(ui: Shell, *, is_admin: bool = True) -> list[str]:
     """Return the paths of a user's pages, also of those without a link in the sidebar."""
     links = ui.page.locator("nav a")
-    # The pages of administrators appear when the role is known.
+    # The pages of administrators appear after the role is loaded.
     await links.filter(has_text="Users" if is_admin else "Sessions").first.wait_for()
     hrefs = [await link.get_attribute("href") for link in await links.all()]
-    # Two views of one page are never neighbors: `navigate` waits for a new heading, which only
-    # another page has.
+    # Never open two views of one page in succession: `navigate` waits for a new heading, and both
+    # views have the same.
     others = ["settings?tab=notifications", "notifications", "scheduler?view=try", "settings"]
     return [*(href.rpartition("/")[2] for href in hrefs if href), *others]
 

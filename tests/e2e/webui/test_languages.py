@@ -169,7 +169,7 @@ async def tour(opened: Opener[Tour]) -> AsyncIterator[Tour]:
     assert tour.wrong == {}
 
 
-# Each half stays far below the time limit of a test.
+# Each half takes much less time than the limit of a test.
 @pytest.mark.parametrize("half", [slice(0, None, 2), slice(1, None, 2)], ids=["even", "odd"])
 async def test_texts_of_pages_are_translated_and_fit(tour: Tour, half: slice) -> None:
     """Check every page, and the first drawer and the form of pages that have them."""

@@ -394,7 +394,7 @@ async def test_a_new_session_is_announced_with_its_actions(
         has_text=session["name"]
     )
     await notice.get_by_text("Running", exact=True).wait_for()
-    await notice.hover()  # keeps the notice open
+    await notice.hover()  # the mouse over the notice keeps it open
     link = notice.get_by_role("link", name="Open", exact=True)
     assert await link.get_attribute("href") == session["url"]
     terminal = notice.get_by_role("link", name="Terminal")

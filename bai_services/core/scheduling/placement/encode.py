@@ -56,8 +56,8 @@ class NameTable:
     def hosts(self, names: Sequence[str]) -> int:
         """Return a bit mask of storage hosts.
 
-        All hosts after the first 62 share a bit, so if one of them does not work on an agent, none
-        of them is used there.
+        All hosts after the first 62 have the same bit, so if one of them does not work on an agent,
+        none of them is used there.
         """
         mask = 0
         for name in names:
@@ -106,7 +106,7 @@ def write_agent(columns: Columns, n: int, agent: AgentState, names: NameTable) -
     row = columns.agents[n]
     row[c.CPU] = agent.capacity.get(CPU_SLOT, 0) - agent.used.get(CPU_SLOT, 0)
     row[c.MEM] = agent.capacity.get(MEM_SLOT, 0) - agent.used.get(MEM_SLOT, 0)
-    row[c.OPEN] = agent.is_alive and agent.is_schedulable
+    row[c.OPEN] = agent.is_alive and agent.is_schedulable and not agent.is_network_full
     row[c.ARCHITECTURE] = names.label(agent.architecture)
     row[c.ENGINE] = names.label(agent.engine)
     row[c.DRIVER] = driver_number(agent.cuda_driver)

@@ -31,6 +31,8 @@ class AgentState:
     cuda_driver: str = ""
     # The storage hosts that do not work there; no session with folders on them is placed.
     unusable_hosts: tuple[str, ...] = ()
+    # It has no free subnet for networks of sessions, so no session is placed.
+    is_network_full: bool = False
 
     def free(self, slot: str, limit: int = MAX_AMOUNT) -> int:
         """Return the largest amount of ``slot``, at most ``limit``, that one session could have on
@@ -46,7 +48,10 @@ class AgentState:
         return replace(self, used={}, devices=devices)
 
     def fully_available(self) -> AgentState:
-        """Return the agent empty, alive and schedulable, with all devices and storage hosts."""
+        """Return the agent as if it were empty, alive and schedulable.
+
+        All its devices are healthy, all its storage hosts work and it has a free subnet.
+        """
         devices = tuple(d.fully_available() for d in self.devices)
         return replace(
             self,
@@ -55,6 +60,7 @@ class AgentState:
             is_alive=True,
             is_schedulable=True,
             unusable_hosts=(),
+            is_network_full=False,
         )
 
 
@@ -74,7 +80,7 @@ class Request:
     mode: Mode = Mode.SINGLE_NODE
     designated_agents: tuple[str, ...] = ()
     designation: Designation = Designation.STRICT
-    # Agents on which this session has failed: used only if no other agent fits.
+    # Agents on which this session has failed; they are used only if no other agent fits.
     avoid: tuple[str, ...] = ()
     # Whether a share of at most one device may be divided over several devices, and a larger share
     # into unequal parts.

@@ -40,6 +40,8 @@ def explain(
     if without := int((suitable & ~works).sum()):
         hosts = _failing_hosts(agents, request, suitable)
         text = TextTemplate.ALSO_WITHOUT_STORAGE.text(text, count=without, names=hosts)
+    if full := int((_full_networks(agents) & _accepts(agents, columns, request, row)).sum()):
+        text = TextTemplate.ALSO_WITHOUT_SUBNET.text(text, count=full)
     return Refusal(text, shortages, int(able.sum()))
 
 
@@ -81,11 +83,22 @@ def _suitable_agents(
     """Return a mask of the agents that could run the request with enough free resources, if its
     folders work there.
     """
+    able: Mask = _accepts(agents, columns, request, row) & (columns.agents[:, c.OPEN] == 1)
+    return able
+
+
+def _accepts(agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints) -> Mask:
+    """Return a mask of the agents whose kind and id match the request."""
     fits, has_driver = _matches(columns, row)
-    able: Mask = (columns.agents[:, c.OPEN] == 1) & fits & has_driver
+    able: Mask = fits & has_driver
     if request.designated_agents and request.designation == Designation.STRICT:
         able &= np.array([agent.id in request.designated_agents for agent in agents])
     return able
+
+
+def _full_networks(agents: Sequence[AgentState]) -> Mask:
+    """Return a mask of the agents that accept no sessions because no subnet is free."""
+    return np.array([a.is_alive and a.is_schedulable and a.is_network_full for a in agents])
 
 
 def _has_storage(columns: Columns, row: Ints) -> Mask:
@@ -112,10 +125,11 @@ def _explain_no_suitable_agent(
     fits, has_driver = _matches(columns, row)
     alive = np.array([agent.is_alive for agent in agents])
     is_open = columns.agents[:, c.OPEN] == 1
+    full = _full_networks(agents)
     other = is_open & ~fits
     parts = [
         TextTemplate.AGENTS_NOT_ALIVE.text(count=int((~alive).sum())),
-        TextTemplate.AGENTS_NOT_SCHEDULABLE.text(count=int((alive & ~is_open).sum())),
+        TextTemplate.AGENTS_NOT_SCHEDULABLE.text(count=int((alive & ~is_open & ~full).sum())),
         TextTemplate.AGENTS_OF_OTHER_KIND.text(
             count=int(other.sum()), architecture=request.architecture
         ),
@@ -125,6 +139,8 @@ def _explain_no_suitable_agent(
         parts.append(
             TextTemplate.AGENTS_WITH_OLD_DRIVER.text(count=old, cuda=request.min_cuda_driver)
         )
+    if full.any():
+        parts.append(TextTemplate.AGENTS_WITHOUT_SUBNET.text(count=int(full.sum())))
     could = is_open & fits & has_driver
     works = _has_storage(columns, row)
     if without := int((could & ~works).sum()):

@@ -162,7 +162,7 @@ class ScheduleRunner:
 def _new_run(schedule: ScheduleRow, now: datetime) -> NewRun:
     """Return the run for the latest due start.
 
-    If several starts became due while no manager ran, the earlier ones are dropped.
+    If several starts became due while no manager was running, the earlier ones are dropped.
     """
     fields = fields_of(schedule)
     first = schedule.next_start_at or now

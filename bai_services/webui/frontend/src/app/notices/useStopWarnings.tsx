@@ -127,7 +127,9 @@ function Description(props: PartProps) {
       {stopText(t, i18n.language, warning)}{' '}
       {/* A screen reader would read a toast again whenever this changes. */}
       <strong aria-hidden className="bai-time">
-        {t('notices.left', { time: formatDuration(left, i18n.language) })}
+        {left === 0
+          ? t('notices.stopping-now')
+          : t('notices.left', { time: formatDuration(left, i18n.language) })}
       </strong>
       {rule && <div>{reasonText(i18n, { message: rule.reason, coded: rule.coded })}</div>}
       {after && <div>{t(after)}</div>}

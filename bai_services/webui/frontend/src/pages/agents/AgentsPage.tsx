@@ -8,7 +8,7 @@ import { Devices } from './Devices';
 import { INVITATIONS } from './invitations';
 import { JoinCommand } from './JoinCommand';
 import { MachineLoad } from './MachineLoad';
-import { StorageAlerts } from './StorageProblems';
+import { NetworkAlert, StorageAlerts } from './StorageProblems';
 
 /** The machines that run sessions, and invitations for adding machines. */
 export function AgentsPage() {
@@ -36,6 +36,7 @@ function AgentDetails({ agent }: { agent: Item }) {
   return (
     <>
       <StorageAlerts agent={agent} />
+      <NetworkAlert agent={agent} />
       <Tabs
         style={{ marginTop: 12 }}
         items={[

@@ -34,3 +34,25 @@ export function StorageAlerts({ agent }: { agent: Item }) {
     />
   ));
 }
+
+/** That no subnet is free for networks of sessions on a connected agent, and the effect. */
+export function NetworkAlert({ agent }: { agent: Item }) {
+  const { t } = useTranslation();
+  return isConnected(agent) && agent['is_network_full'] ? (
+    <Alert
+      type="warning"
+      showIcon
+      title={t('agents.network-full')}
+      description={t('agents.network-full-effect')}
+      style={{ marginTop: 12 }}
+    />
+  ) : null;
+}
+
+/** The same as a tag. */
+export function NetworkTag({ agent }: { agent: Item }) {
+  const { t } = useTranslation();
+  return isConnected(agent) && agent['is_network_full'] ? (
+    <Tag color="orange">{t('agents.network-full')}</Tag>
+  ) : null;
+}

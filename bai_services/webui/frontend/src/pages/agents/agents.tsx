@@ -14,7 +14,7 @@ import {
   percentOf
 } from './facts';
 import { Meter } from './Meter';
-import { StorageTags } from './StorageProblems';
+import { NetworkTag, StorageTags } from './StorageProblems';
 
 type Slots = Record<string, string>;
 
@@ -159,6 +159,7 @@ export const AGENTS: Entity = {
             text={i18next.t(`agents.status-${String(agent['status'])}`)}
           />
           <StorageTags agent={agent} />
+          <NetworkTag agent={agent} />
         </>
       )
     },

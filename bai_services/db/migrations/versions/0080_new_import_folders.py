@@ -2,7 +2,7 @@
 
 Folders of earlier imports count as existing folders, so they are kept.
 
-Follows 0078; created 2026-11-28.
+Follows 0079; created 2026-11-28.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0082"
-down_revision = "0078"
+revision = "0080"
+down_revision = "0079"
 
 
 def upgrade() -> None:
