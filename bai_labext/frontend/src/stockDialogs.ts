@@ -3,6 +3,9 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { isTitleOf } from './dialogTitles';
 
+/** Number of frames in which the title of a dialog must be rendered. */
+const MAX_FRAMES = 60;
+
 /**
  * Close JupyterLab's error dialogs about kernels and saves that fail because the session has been
  * stopped as announced: a notification says what happened, and the page continues by itself.
@@ -18,13 +21,14 @@ export function closeExpectedErrors(
     trans.__('Kernel Restarting'),
     trans.__('File Save Error for %1', name)
   ];
-  Dialog.tracker.widgetAdded.connect((_, dialog) => {
-    // The dialog is launched after this signal. One that is not launched cannot be rejected.
-    requestAnimationFrame(() => {
-      const title = dialog.node.querySelector('.jp-Dialog-header')?.textContent ?? '';
-      if (isExpected() && titles.some(template => isTitleOf(template, name, title))) {
-        dialog.reject();
-      }
-    });
-  });
+  const check = (dialog: Dialog<unknown>, frames = MAX_FRAMES): void => {
+    const title = dialog.node.querySelector('.jp-Dialog-header')?.textContent ?? '';
+    if (title === '' && frames > 0 && !dialog.isDisposed) {
+      // The title is rendered after the launch, which waits for the dialogs before it.
+      requestAnimationFrame(() => check(dialog, dialog.isAttached ? frames - 1 : frames));
+    } else if (isExpected() && titles.some(template => isTitleOf(template, name, title))) {
+      dialog.reject();
+    }
+  };
+  Dialog.tracker.widgetAdded.connect((_, dialog) => check(dialog as Dialog<unknown>));
 }
