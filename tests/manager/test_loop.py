@@ -20,7 +20,6 @@ from bai_services.manager.open_work import OpenWork
 from tests.testbed.manager import World
 from tests.testbed.wait import wait_until_async
 
-
 HOUR_SECONDS = 3600.0
 
 
