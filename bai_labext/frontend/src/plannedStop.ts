@@ -67,6 +67,14 @@ export class PlannedStop {
     }
   }
 
+  /** The session runs again, also if its stop was not announced to this page. */
+  return(): void {
+    this.announced = null;
+    this.away = false;
+    this.returned = true;
+    this._changed.emit();
+  }
+
   /** The session runs again, or its stop was cancelled. */
   clear(): void {
     if (this.announced) {

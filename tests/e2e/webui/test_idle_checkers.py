@@ -51,6 +51,8 @@ async def check_drawer(opened: Opener[Sessions], rest: httpx.Client, admin: http
         await ui.page.reload()
         limits = ui.fact("Ends in")
         await limits.get_by_text(f"({name})").wait_for()
+        # The rule is named before the countdown begins.
+        await limits.get_by_text(f"the limit of idle checker {name}").wait_for()
         await limits.get_by_role("button", name="Exclude").click()
         await limits.get_by_text(f"Excluded from idle checker {name}").wait_for()
     finally:
