@@ -185,7 +185,7 @@ class LoginHandler(SignInSteps, Page, HubLoginHandler):
         self.finish(await page)
 
     def set_login_cookie(self, user: Any) -> None:
-        """Create the sign-in, unless it would end another one and is not confirmed.
+        """Create the sign-in, unless it would end another sign-in and is not confirmed.
 
         Check and creation are in one function without ``await``: of two concurrent sign-ins, the
         second finds the first.

@@ -6,7 +6,7 @@ import os
 import sys
 
 from bai_labext import attached, config_path
-from bai_services.system.imports import no_garbage_collections
+from bai_services.system.imports import no_garbage_collections, without_hub_modules
 
 
 def import_jupyterlab() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
     others = os.environ.get("JUPYTER_CONFIG_PATH", "").split(os.pathsep)
     paths = [config_path(), *(path for path in others if path and path != config_path())]
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(paths)
-    with no_garbage_collections():
+    with no_garbage_collections(), without_hub_modules():
         import_jupyterlab()
         from jupyterhub.singleuser import main as run_singleuser
 

@@ -284,7 +284,7 @@ def is_loopback(host: str) -> bool:
 
 
 def unreachable(url: str, error: BaseException) -> errors.Unavailable:
-    """Return the error for a manager that does not respond; ``error``: that of the connection."""
+    """Return the error for a manager that does not respond. ``error`` is the connection error."""
     cause: BaseException | None = error
     while cause is not None:
         # aiohttp's error is of this class too, but without the reason, which its cause has.

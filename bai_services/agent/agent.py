@@ -84,7 +84,7 @@ class Agent:
         fence: Fence,
         start_guard: Callable[[], None],
     ) -> None:
-        """``start_guard`` starts a process that calls ``guard`` and continues without this one."""
+        """``start_guard`` starts a process that calls ``guard`` and outlives this process."""
         self._start_guard = start_guard
         self._launches = launches
         self._fence = fence

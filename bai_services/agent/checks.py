@@ -149,7 +149,8 @@ class MachineChecks:
                 yield error(
                     "docker",
                     f"the engine at {self.docker_host} does not respond",
-                    "start Docker (systemctl start docker), and check BAI_AGENT_DOCKER_HOST",
+                    "start Docker (systemctl start docker), and check BAI_AGENT_DOCKER_HOST (of "
+                    "bai-agent join: --docker-host)",
                 )
             except docker.errors.DockerException as problem:
                 yield error("docker", f"the engine rejects calls: {problem}", "upgrade Docker")

@@ -24,6 +24,7 @@ import docker
 from bai_services.client import Token
 from bai_services.core.cluster.joining import CREDENTIAL_PREFIX
 from bai_services.core.cluster.model import AgentStatus
+from bai_services.core.counts import counted
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest, NotSignedIn, Unavailable
 from bai_services.core.installation.findings import Finding, Level, worst
 from bai_services.core.installation.settings import EngineKind
@@ -52,7 +53,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class JoinOptions:
-    """Options of `bai-agent join`; other machines reach this one at ``advertise``."""
+    """Options of `bai-agent join`; other machines reach this machine at ``advertise``."""
 
     url: str
     agent_id: str
@@ -334,12 +335,13 @@ async def _drain(
     state = await client.post(f"{path}/drain")
     deadline = time.monotonic() + timeout_seconds
     if state["kernels"] and not forces:
-        tell(f"waiting for {state['kernels']} kernels of sessions to end")
+        tell(f"waiting for {counted(state['kernels'], 'kernels')} to end")
     while state["kernels"] and not forces:
         if time.monotonic() > deadline:
             raise Conflict(
-                f"{state['kernels']} kernels of sessions still run here; the machine is drained. "
-                "Wait longer (--timeout), or stop the sessions"
+                f"{counted(state['kernels'], 'kernels')} on this machine did not end in time; the "
+                "machine is drained. Wait longer (--timeout), stop the sessions, or leave without "
+                "waiting (--force)"
             )
         await asyncio.sleep(POLL_SECONDS)
         state = await client.get(f"{path}/membership")
@@ -425,7 +427,7 @@ def _write_environment(places: Places, options: JoinOptions, group: str) -> None
 
 
 def _address(options: JoinOptions) -> str:
-    """Return the address at which the Hub's machine reaches this one.
+    """Return the address at which the Hub's machine reaches this machine.
 
     It is empty if both are the same machine. `--advertise` may also be a network interface, which
     only the Swarm understands.

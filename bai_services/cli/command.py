@@ -129,7 +129,7 @@ class Connection:
     def address(self, path: str) -> str:
         """Return the full URL for a URL path that the manager returned.
 
-        The address of a session can be a full URL: its site can have a proxy of its own.
+        The address of a session can be a full URL: its site can have a separate proxy.
         """
         if not path.startswith("/"):
             return path

@@ -55,7 +55,7 @@ def enter(pid: str) -> None:
     descriptors = {name: os.open(f"{folder}/{name}", os.O_RDONLY) for name in NAMESPACES}
     own_user = os.stat("/proc/self/ns/user").st_ino
     user = os.open(f"{folder}/user", os.O_RDONLY)
-    # Bubblewrap may create two nested user namespaces; the first one owns the other namespaces.
+    # Bubblewrap may create two nested user namespaces. The outer one owns the other namespaces.
     owner = fcntl.ioctl(descriptors["mnt"], NS_GET_USERNS)
     entered = {own_user}
     if os.fstat(owner).st_ino not in entered:

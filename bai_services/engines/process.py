@@ -77,7 +77,7 @@ class ProcessEngine(Engine):
         help="""
         Folder that contains `sessions/` with one folder per kernel (scratch home, log, exit
         status). The agent of this machine creates and removes these folders. The default is
-        `BAI_HOME`, like that of the agent.
+        `BAI_HOME`, like the agent's folder.
         """
     ).tag(config=True)
 

@@ -110,7 +110,7 @@ class ClientConnection(asyncio.Protocol):
                 self._running.request_raw(data)
             return
         if self._running is not None and self._receiving is None:
-            # The next request; it is parsed when the response to this one has ended.
+            # The next request; it is parsed when the response to the current request has ended.
             self._unparsed.append(data)
             self._unparsed_bytes += len(data)
             if self._unparsed_bytes > MAX_HELD_BYTES:

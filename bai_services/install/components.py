@@ -81,7 +81,7 @@ def internal_address(installation: Installation) -> str:
 
 
 def addresses(installation: Installation, address: str) -> Addresses:
-    """Return the URLs; ``address`` is that of the Hub's machine."""
+    """Return the URLs; ``address`` is the address of the Hub's machine."""
     ports = installation.ports
     managers = installation.managers or address
     return Addresses(

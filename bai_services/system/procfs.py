@@ -44,11 +44,12 @@ def process_stat(pid: int) -> ProcessStat | None:
 
 
 class Mount(NamedTuple):
-    """A mounted file system: device as ``major:minor``, mount point, and type."""
+    """A mounted file system: device as ``major:minor``, mount point, type, and source."""
 
     device: str
     point: str
     filesystem: str
+    source: str = ""
 
 
 def mounts() -> list[Mount]:
@@ -67,4 +68,5 @@ def mount_of(line: bytes) -> Mount:
     words, _, rest = line.partition(b" - ")
     fields = words.split()
     point = _OCTAL_ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), fields[4])
-    return Mount(fields[2].decode(), os.fsdecode(point), rest.split()[0].decode())
+    filesystem, source = (rest.split() + [b""])[:2]
+    return Mount(fields[2].decode(), os.fsdecode(point), filesystem.decode(), os.fsdecode(source))

@@ -19,6 +19,7 @@ from bai_services.core.errors import Unavailable
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.image_registry import PASSWORD, USERNAME, TlsRegistry, serving_registry
 from tests.testbed.images import busybox_image
+from tests.testbed.wait import wait_until
 
 pytestmark = [
     pytest.mark.docker,
@@ -78,15 +79,17 @@ async def test_a_commit_to_a_full_registry_fails_with_the_reason_and_succeeds_wh
     )
     filters = {"label": [f"bai.test={mark}"]}
     try:
-        await asyncio.to_thread(_wait_for_output, container)
+        await asyncio.to_thread(
+            wait_until, lambda: b"written" in container.logs(), 30, "the change in the container"
+        )
         with pytest.raises(Unavailable, match="500 Internal.*its disk may be full"):
             await commit(calls, filters, request, lambda *_: None)
         assert docker_engine.client.images.list(image) == []
         with registry.client() as client:
             assert client.get("/v2/team/changed/tags/list").status_code == 404
 
-        grow = ["mount", "-o", f"remount,{LARGE}", str(disk)]
-        await asyncio.to_thread(subprocess.run, grow, check=True)
+        remount = ["mount", "-o", f"remount,{LARGE}", str(disk)]
+        await asyncio.to_thread(subprocess.run, remount, check=True)
         made = await commit(calls, filters, request, lambda *_: None)
         with registry.client() as client:
             assert client.get("/v2/team/changed/tags/list").json()["tags"] == ["1"]
@@ -96,9 +99,3 @@ async def test_a_commit_to_a_full_registry_fails_with_the_reason_and_succeeds_wh
         await asyncio.to_thread(container.remove, force=True)
         if docker_engine.client.images.list(image):
             await asyncio.to_thread(docker_engine.run, "rmi", "--force", image)
-
-
-def _wait_for_output(container: object) -> None:
-    for line in container.logs(stream=True, follow=True):  # type: ignore[attr-defined]  # untyped
-        if b"written" in line:
-            return

@@ -161,7 +161,7 @@ async def test_agent_that_stops_without_the_manager_leaves_a_guard(
 
 
 def guards(agent: RunningAgent) -> list[psutil.Process]:
-    """Return the guards that agents with the state folder of this one have left."""
+    """Return the guards of ended agents with the same state folder as ``agent``."""
     found = []
     for process in psutil.process_iter():
         try:

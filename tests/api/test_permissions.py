@@ -451,6 +451,11 @@ TABLE = [
         "403 403 403 403 403 403 403 403 403",
         {"name": "{fresh}", "recipe": {"apt.txt": "graphviz"}},
     ),
+    Row(
+        "POST /recipes",
+        "403 403 403 403 403 403 403 403 403",
+        {"repo": "https://example.org/a.git"},
+    ),
     Row("GET /custom-images/{custom_image}", "ok ok 404 ok 404 404 ok 403 403"),
     Row("GET /custom-images/{custom_image}/log", "ok ok 404 ok 404 404 403 403 403"),
     Row(

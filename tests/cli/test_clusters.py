@@ -10,6 +10,14 @@ from .conftest import Bai
 SMALL = ("-r", "cpu=1", "-r", "mem=1g")
 
 
+async def test_invitation_notes_that_other_machines_cannot_use_a_loopback_address(
+    bai: Bai,
+) -> None:
+    made = await bai("admin", "agent", "invite", by="admin")
+    assert made.code == 0 and made.stdout.startswith("bai-agent join http://127.0.0.1:")
+    assert "other machines cannot reach the hub at 127.0.0.1" in made.stderr
+
+
 async def test_cluster_session_has_a_log_per_kernel(bai: Bai, api: Api, agent: FakeAgent) -> None:
     create = ("session", "create", "cluster1", *SMALL, "--cluster-size")
     refused = await bai(*create, "2", by="user")

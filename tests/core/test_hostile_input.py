@@ -836,6 +836,7 @@ NOT_FROM_USERS = {
     # Its argument is written by the agent.
     "sessions.agent_launch.Marker.from_json",
     "sessions.agent_launch.Marker.moved",
+    "sessions.agent_launch.is_openable",
     "sessions.agent_launch.runs_on_agent",
     "sessions.logs.appended_since",
     "sessions.rules.check_resources",

@@ -478,7 +478,7 @@ def test_the_template_for_several_machines_trains_on_two_nodes(cluster: Cluster)
 
 
 @pytest.mark.timeout(7200)
-def test_sessions_start_and_stop_while_a_part_fails_every_20_sessions(
+def test_sessions_start_and_stop_while_one_part_after_another_fails(
     cluster: Cluster, docker_engine: DockerEngine
 ) -> None:
     """`make soak` starts 1,000 sessions. The session on the Hub's node is not affected."""

@@ -222,8 +222,9 @@ async def test_session_is_stopped_at_its_announced_end(
 ) -> None:
     session = await simulation.add_session("lab")
     simulation.advance(4)
-    await simulation.add_checker(CheckerSettings(300, warnings_seconds=(60,)), kind)
+    await simulation.add_checker(CheckerSettings(300, warnings_seconds=(180, 60)), kind)
     announced: set[float] = set()
+    warned_at: set[float] = set()
     while await simulation.status(session) is Status.RUNNING:
         await simulation.world.write(
             sa.update(tables.sessions).values(use_heard_at=simulation.now, used_at=NOW)
@@ -232,9 +233,12 @@ async def test_session_is_stopped_at_its_announced_end(
         for check in await simulation.checks(session):
             if check.ends_at is not None:
                 announced.add((check.ends_at - NOW).total_seconds())
+            if check.status == "idle":
+                warned_at.add((simulation.now - NOW).total_seconds())
         stopped_at = simulation.now
         simulation.advance(simulation.judging.next_step_seconds)
-    # The end does not move, and the stop follows within a second.
+    # The countdown begins on time, the end does not move, and the stop follows within a second.
+    assert 120 <= min(warned_at) < 121
     assert announced == {300}
     assert 300 <= (stopped_at - NOW).total_seconds() < 301
 

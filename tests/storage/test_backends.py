@@ -8,6 +8,7 @@ import subprocess
 import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,11 +19,13 @@ from bai_services.core.errors import BaiError, NotFound, QuotaExceeded, Unavaila
 from bai_services.storage.backends.backend import Backend
 from bai_services.storage.backends.btrfs import BtrfsBackend
 from bai_services.storage.backends.cephfs import CephfsBackend
+from bai_services.storage.backends.glusterfs import GlusterfsBackend
 from bai_services.storage.backends.local import LocalBackend
 from bai_services.storage.backends.project_quota import Ext4Backend, XfsBackend
 from bai_services.storage.backends.registry import BUILT_IN, find_backend
 from bai_services.storage.base import Capability, CopyProgress, HostStatus, Location, Scope
 from bai_services.storage.host import StorageHost
+from tests.testbed import ComponentMissing, glusterfs
 from tests.testbed.skip import skip_or_fail
 
 MIB = 2**20
@@ -65,6 +68,7 @@ BACKENDS = [
         "loop,prjquota", is_enforced=True,
     ),
     BackendCase("cephfs", FakeCephfs),
+    BackendCase("glusterfs", GlusterfsBackend, is_enforced=True),
 ]  # fmt: skip
 
 
@@ -83,6 +87,15 @@ def mounted(
     """A backend, and the root of a new file system of its type."""
     case: BackendCase = request.param
     place = tmp_path_factory.mktemp(case.name)
+    if case.backend is GlusterfsBackend:
+        with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+            try:
+                volume = stack.enter_context(glusterfs.with_quotas(place))
+            except ComponentMissing as reason:
+                skip_or_fail(case.name, reason)
+            patch.setenv("PATH", f"{volume.tools}{os.pathsep}{os.environ['PATH']}")
+            yield case, volume.mounts[0]
+        return
     if not case.make:
         yield case, place / "root"
         return
@@ -173,10 +186,29 @@ async def test_folders_of_one_scope_share_its_quota(
         "conv=fsync",
     )  # fmt: skip
     assert "Disk quota exceeded" in (failure or "")
-    os.unlink(f"{host.source_path(other)}/by-hand")
+    # GlusterFS rejects the creation of the file; the others reject its content.
+    with suppress(FileNotFoundError):
+        os.unlink(f"{host.source_path(other)}/by-hand")
     await host.set_quota(one.scope, None)
     await put(host, other, "second", os.urandom(5 * MIB))
     assert host.backend.quota(root.joinpath(*one.scope.parts)) is None
+
+
+async def test_limit_applies_to_writes_on_another_machine(
+    mounted: tuple[BackendCase, Path], host: StorageHost
+) -> None:
+    """Another machine has mounted the same file system: the second client of the volume."""
+    case, root = mounted
+    if case.name != "glusterfs":
+        pytest.skip("only GlusterFS has several clients here")
+    location = fresh()
+    await host.create(location)
+    await host.set_quota(location.scope, 8 * MIB)
+    other = root.with_name("other") / Path(host.source_path(location)).relative_to(root)
+    write = ["dd", "if=/dev/urandom", f"of={other}/by-hand", "bs=1M", "conv=fsync"]
+    assert run(*write, "count=4") is None
+    assert "Disk quota exceeded" in (run(*write, "count=20") or "")
+    assert (other / "by-hand").stat().st_size < 16 * MIB
 
 
 async def test_scope_bytes_match_stored_files(
@@ -242,7 +274,7 @@ async def test_delete_of_scope_removes_its_folders(
 
 def test_find_backend_returns_built_in_backends() -> None:
     assert all(find_backend(name) is cls for name, cls in BUILT_IN.items())
-    with pytest.raises(Unavailable, match="available: btrfs, cephfs, ext4, local, xfs"):
+    with pytest.raises(Unavailable, match="available: btrfs, cephfs, ext4, glusterfs, local, xfs"):
         find_backend("tape")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from tests.testbed.nodes import Node
 from tests.testbed.wait import wait_until
 
 VOLUME = "shared"
+_NEW_NAMESPACES = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 # The server's state and its sockets are on file systems that disappear with the mount namespace.
 _SERVER = """
 set -e
@@ -25,6 +27,16 @@ mount -t tmpfs tmpfs /var/lib/glusterd
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/log/glusterfs
 exec glusterd -N -L WARNING -p "$1"
+"""
+
+
+# A server with its own network, which has only this address.
+_ADDRESS = "10.99.99.1"
+_ALONE = f"""
+set -e
+ip link set lo up
+ip address add {_ADDRESS}/24 dev lo
+{_SERVER}
 """
 
 
@@ -73,6 +85,68 @@ def serving(node: Node, folder: Path) -> Iterator[Volume]:
     ComponentMissing
         If GlusterFS or FUSE is not available.
     """
+    enter = ["nsenter", f"--net=/var/run/netns/{node.agent_id}", *_NEW_NAMESPACES]
+    with _running([*enter, "sh", "-c", _SERVER], node.address, folder):
+        yield Volume(f"{node.address}:/{VOLUME}")
+
+
+@dataclass(frozen=True)
+class QuotaVolume:
+    """A volume with quotas.
+
+    ``mounts``: where two clients have mounted it. ``tools``: folder of the program ``gluster``,
+    which reaches the server.
+    """
+
+    mounts: tuple[Path, Path]
+    tools: Path
+
+
+@contextmanager
+def with_quotas(folder: Path) -> Iterator[QuotaVolume]:
+    """Yield a volume whose bricks enforce limits immediately.
+
+    Raises
+    ------
+    ComponentMissing
+        If GlusterFS or FUSE is not available.
+    """
+    command = [*_NEW_NAMESPACES, "--net", "sh", "-c", _ALONE]
+    with _running(command, _ADDRESS, folder) as gluster:
+        tools = folder / "tools"
+        tools.mkdir()
+        program = tools / "gluster"
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(gluster)} "$@"\n')
+        program.chmod(0o755)
+        _run(*gluster, "volume", "quota", VOLUME, "enable")
+        for name in ("soft", "hard"):
+            _run(*gluster, "volume", "set", VOLUME, f"features.{name}-timeout", "0")
+        pid = gluster[2]
+        mounts = folder / "one", folder / "other"
+        try:
+            for path in mounts:
+                path.mkdir()
+                _run(
+                    "nsenter",
+                    "-t",
+                    pid,
+                    "-n",
+                    "mount",
+                    "-t",
+                    "glusterfs",
+                    f"{_ADDRESS}:/{VOLUME}",
+                    str(path),
+                )
+            yield QuotaVolume(mounts, tools)
+        finally:
+            for path in mounts:
+                if path.is_mount():
+                    unmount(path)
+
+
+@contextmanager
+def _running(command: list[str], address: str, folder: Path) -> Iterator[list[str]]:
+    """Run a server with a volume; yield the words of ``gluster`` for it."""
     for program in ("glusterd", "gluster", "mount.glusterfs"):
         if shutil.which(program) is None:
             raise ComponentMissing(f"GlusterFS requires {program} (scripts/testbed install)")
@@ -80,22 +154,22 @@ def serving(node: Node, folder: Path) -> Iterator[Volume]:
         raise ComponentMissing("GlusterFS requires FUSE, which the kernel does not have")
     brick = folder / "brick"
     brick.mkdir()
-    enter = ["nsenter", f"--net=/var/run/netns/{node.agent_id}", "unshare", "--mount", "--pid"]
-    enter += ["--fork", "--kill-child", "--mount-proc"]
     with open(folder / "glusterd.log", "wb") as log:
         server = subprocess.Popen(
-            [*enter, "sh", "-c", _SERVER, "sh", str(folder / "glusterd.pid")],
+            [*command, "sh", str(folder / "glusterd.pid")],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
         )
     try:
         (daemon,) = wait_until(lambda: psutil.Process(server.pid).children(), 20, "glusterd")
-        gluster = ["nsenter", "-t", str(daemon.pid), "-n", "-m", "-p", "gluster", "--mode=script"]
+        gluster = ["nsenter", "-t", str(daemon.pid), "-n", "-m", "-p"]
+        # The real program, not the one in the folder of tools.
+        gluster += [str(shutil.which("gluster")), "--mode=script"]
         wait_until(lambda: _succeeds(*gluster, "volume", "info"), 60, "glusterd to respond")
-        _run(*gluster, "volume", "create", VOLUME, f"{node.address}:{brick}", "force")
+        _run(*gluster, "volume", "create", VOLUME, f"{address}:{brick}", "force")
         _run(*gluster, "volume", "start", VOLUME)
-        yield Volume(f"{node.address}:/{VOLUME}")
+        yield gluster
     finally:
         # The process ids of the server and its bricks are in a namespace that ends with it.
         server.send_signal(signal.SIGKILL)

@@ -159,6 +159,8 @@ const awayStatus = (props: Props): string =>
 function PlannedStopNotice(props: Props): React.ReactElement {
   const { model, actions, planned, t } = props;
   const after = afterPlannedStop(props);
+  // What follows a preemption is known when the session has been read again.
+  const isKnown = after !== 'end' || Boolean(model.session?.preemption);
   return (
     <div className="bai-Notice bai-mod-alarm" role="status">
       {planned.isAway ? (
@@ -168,7 +170,7 @@ function PlannedStopNotice(props: Props): React.ReactElement {
           <p>
             {t('planned-stop', { time: new Date(planned.stop?.endsAt ?? 0).toLocaleTimeString() })}
           </p>
-          <p>{t(`planned-${after}`)}</p>
+          {isKnown && <p>{t(`planned-${after}`)}</p>}
         </>
       )}
       <div className="bai-Buttons">

@@ -314,7 +314,8 @@ class DockerEngine(Engine):
             is_full = await self._networks.is_full()
             if is_full and time.monotonic() >= self._next_network_cleanup:
                 self._next_network_cleanup = time.monotonic() + NETWORK_CLEANUP_SECONDS
-                # A session that is being prepared has used its network in this time.
+                # The networks of sessions in preparation remain, because they were used within this
+                # time.
                 await self._remove_networks(CLUSTER_UNUSED_SECONDS)
         except (Unavailable, docker.errors.APIError) as error:
             log.warning("networks cannot be listed: %s", error)

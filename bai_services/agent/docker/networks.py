@@ -134,8 +134,8 @@ class Networks:
         Raises
         ------
         Unavailable
-            If the session spans several machines and this one is not in a Docker Swarm, or for the
-            reasons of ``ensure``.
+            If the session spans several machines and this machine is not in a Docker Swarm, or for
+            the reasons of ``ensure``.
         InvalidRequest
             If the name is not valid for the network of a cluster session.
         """
@@ -190,7 +190,7 @@ class Networks:
     def _is_full(self, used: Sequence[Network]) -> bool:
         subnets = 2 ** (self._prefix_length - self._pool.prefixlen)
         size = self._pool.num_addresses // subnets
-        # Usually, this is the answer; the search takes a second if most of 1,024 subnets are used.
+        # Count first, because a search takes a second if most of 1,024 subnets are used.
         overlapping = [network for network in used if network.overlaps(self._pool)]
         covered = sum(max(1, network.num_addresses // size) for network in overlapping)
         if covered < subnets:
@@ -311,7 +311,7 @@ def _interface(network: Mapping[str, Any]) -> str:
 
 
 def _find(client: docker.APIClient, name: str) -> bool:
-    # Compare exactly: Docker's filter matches every name that contains this one.
+    # Compare exactly: Docker's filter matches every name that contains this name.
     return any(network["Name"] == name for network in client.networks(names=[name]))
 
 

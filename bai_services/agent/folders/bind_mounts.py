@@ -28,7 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class StorageUnavailable(Unavailable):
-    """A folder of a session cannot be used on this machine; it may work on another one."""
+    """A folder of a session cannot be used on this machine; it may work on another machine."""
 
 
 def check_sources(mounts: Iterable[Mapping[str, Any]]) -> None:

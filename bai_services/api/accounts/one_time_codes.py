@@ -48,7 +48,7 @@ class ConfirmationAtHub(Confirmation):
 
 
 class OneTimeCodeState(ResponseModel):
-    """``rule``: that of the user's domain (off, optional or required).
+    """``rule``: the rule of the user's domain (off, optional or required).
 
     ``has_password``: whether the registration of an authenticator needs the password.
     """

@@ -11,6 +11,7 @@ from pydantic import Field
 from bai_services.core.cluster import custom_images as records
 from bai_services.core.cluster.custom_images import MAX_COMMIT_LABELS, CommitStatus, Visibility
 from bai_services.core.cluster.recipes import FILES, MAX_RECIPE_CHARACTERS
+from bai_services.core.imports.sources import MAX_BRANCH, MAX_TOKEN
 from bai_services.core.listing import ListQuery, Page
 
 from ..base import APIHandler, operation
@@ -49,6 +50,26 @@ class NewBuild(NewCommit):
     project: NameText | None = None
     resource_group: NameText | None = None
     resources: SlotsInput = {}
+
+
+class RecipeSource(Body):
+    """A folder (``vfolder``: its name or id) or a git repository (``repo``: its URL).
+
+    ``directory``: the directory with the files of the recipe. ``branch``: branch, tag or commit;
+    ``token``: access token of a private repository, which is not stored.
+    """
+
+    vfolder: NameText = ""
+    repo: Annotated[str, Field(max_length=2048)] = ""
+    branch: Annotated[str, Field(max_length=MAX_BRANCH)] = ""
+    token: Annotated[str, Field(max_length=MAX_TOKEN, repr=False)] = ""
+    directory: Annotated[str, Field(max_length=1024)] = ""
+
+
+class Recipe(ResponseModel):
+    """``recipe``: contents of the files, as for a build."""
+
+    recipe: dict[str, str]
 
 
 class BuildLog(ResponseModel):
@@ -131,6 +152,20 @@ class CustomImagesHandler(APIHandler):
         return await self.manager.cluster.custom_images.build(self.caller, body.given_fields())
 
 
+class RecipeHandler(APIHandler):
+    @operation(
+        "Read the recipe in a folder or git repository, to build it",
+        tag=_TAG,
+        body=RecipeSource,
+        returns=Recipe,
+        works_when_read_only=True,
+        is_expensive=True,
+    )
+    async def post(self, body: RecipeSource) -> dict[str, dict[str, str]]:
+        self.is_timed = False
+        return {"recipe": await self.manager.imports.recipes.read(self.caller, body.given_fields())}
+
+
 class CustomImageHandler(APIHandler):
     @operation("Read a custom image", tag=_TAG, returns=CustomImage)
     async def get(self, key: str) -> records.CustomImage:
@@ -167,6 +202,7 @@ class PublicationHandler(APIHandler):
 
 _KEY = r"/custom-images/(?P<key>[^/]+)"
 ROUTES = [
+    ("/recipes", RecipeHandler),
     (r"/sessions/(?P<key>[^/]+)/commit", CommitHandler),
     ("/custom-images", CustomImagesHandler),
     (_KEY, CustomImageHandler),

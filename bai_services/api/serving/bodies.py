@@ -186,7 +186,7 @@ class NewEndpoint(EndpointLimits):
 
 
 class NewTrial(Body):
-    """The settings of a replica to try; the fields are those of ``POST /endpoints``."""
+    """The settings of a replica to try, with the fields of ``POST /endpoints``."""
 
     project: ShortText | None = None
     settings: Settings = Settings()

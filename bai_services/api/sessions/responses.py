@@ -192,7 +192,7 @@ class SessionEndRule(ResponseModel):
 
 
 class SessionPreemption(ResponseModel):
-    """The session is stopped at ``stops_at`` to make room for another one.
+    """The session is stopped at ``stops_at`` to make room for another session.
 
     ``mode``: reschedule (it returns to the queue) or terminate.
     """

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from urllib.parse import urlsplit
 
 import click
+
+from bai_services.client import is_loopback
 
 from .. import failures, output
 from ..command import (
@@ -73,6 +76,12 @@ async def invite(
     made = await connection.client.post("/agent-invitations", body)
     command = f"bai-agent join {connection.profile.url} --token {made['token']}"
     output.print_done(command, {**made, "command": command}, as_json=as_json)
+    host = urlsplit(connection.profile.url).hostname or ""
+    if is_loopback(host):
+        output.note(
+            f"note: other machines cannot reach the hub at {host}; replace it with the hub's "
+            "address in the network"
+        )
 
 
 @click.command(epilog=example("bai admin agent invitations"))

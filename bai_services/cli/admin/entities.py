@@ -457,8 +457,8 @@ IMAGE_REGISTRY = Entity(
             is_immutable=True,
             choices=("docker", "harbor", "ghcr", "gitlab", "ngc", "ecr"),
         ),
-        Field("url", "URL, such as https://registry.example.org. Default: that of the kind."),
-        Field("username", "User name. Default: that of the kind."),
+        Field("url", "URL, such as https://registry.example.org. Default: the URL of the kind."),
+        Field("username", "User name. Default: the user name of the kind."),
         Field(
             "repositories",
             "Repository to scan; may be repeated. Default: all listed repositories.",

@@ -200,9 +200,9 @@ async def delays(connection: Connection, name: str, *, as_json: bool) -> None:
 async def conflicts(connection: Connection, name: str, *, as_json: bool) -> None:
     """List the running sessions that can delay a reservation.
 
-    These sessions are not certain to end before the start. The reservation does not stop them: the
-    resources that they hold become free when they end. To have them in time, an administrator can
-    stop the sessions; or reserve other machines, or a later start.
+    These sessions are not certain to end before the start. The reservation does not stop them:
+    their resources become free when they end. If you need the resources in time, ask an
+    administrator to stop the sessions, or reserve other machines or a later start.
     """
     found = await connection.client.get(f"/reservations/{segment(name)}/conflicts")
     if as_json:

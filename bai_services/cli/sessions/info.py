@@ -209,7 +209,7 @@ def _idle_state(check: Mapping[str, Any]) -> str:
     end = check["earliest_end_at"]
     if end is None:
         states = {CheckStatus.ACTIVE: "in use", CheckStatus.IDLE: "only while sessions wait"}
-        return states.get(check["status"], "not judged yet")
+        return states.get(check["status"], "not judged now, because activity or usage is unknown")
     unless = "" if check["type"] == CheckerType.LIFETIME else " unless it is used"
     warning = check["earliest_warning_at"]
     is_ahead = warning is not None and units.is_ahead(warning)

@@ -28,7 +28,7 @@ def position_and_reasons(session: Mapping[str, Any]) -> list[str]:
 
 
 def position_text(position: int | None, group: str) -> str:
-    """Return the position of a pending session among those of all users in its group."""
+    """Return the position of a pending session among the sessions of all users in its group."""
     where = f"in resource group {group}"
     return f"pending {where}" if not position else f"position {position} {where} (all users)"
 

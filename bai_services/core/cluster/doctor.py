@@ -113,13 +113,18 @@ def unreachable_endpoint(endpoint: str) -> Finding:
     )
 
 
-def check_node(node_id: str, states: Mapping[str, str]) -> Finding:
-    """Check the state of a node of the Swarm; ``states`` has the state of each node by its id."""
-    if not node_id:
+def check_node(result: NodeResult, states: Mapping[str, str]) -> Finding | None:
+    """Check the state of a node of the Swarm; ``states`` has the state of each node by its id.
+
+    None: its engine has not responded, which is a finding already.
+    """
+    if not result.engine_id:
+        return None
+    if not result.node_id:
         return error(
             "swarm", "the engine is not a node of the Swarm", "run bai-agent join on this node"
         )
-    state = states.get(node_id)
+    state = states.get(result.node_id)
     if state == "ready":
         return ok("swarm node", "its state is ready")
     return error(

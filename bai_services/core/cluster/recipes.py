@@ -14,6 +14,8 @@ from ..user_input import shown
 APT, CONDA, PIP, DOCKERFILE = "apt.txt", "environment.yml", "requirements.txt", "Dockerfile"
 FILES = (APT, CONDA, PIP, DOCKERFILE)
 MAX_RECIPE_CHARACTERS = 64 * 1024
+# A character has at most four bytes.
+MAX_RECIPE_BYTES = 4 * MAX_RECIPE_CHARACTERS
 MAX_STEPS = 100
 MAX_PACKAGES = 500
 # Maximum size of the stored output of a build; earlier output is dropped.

@@ -228,7 +228,7 @@ class SessionSpec:
     )
     is_preemptible: bool = _field(
         True,
-        help="Never stop this session to make room for another one.",
+        help="Never stop this session to make room for another session.",
         is_hub_option=False,
         columns=("is_preemptible",),
     )

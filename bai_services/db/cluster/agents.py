@@ -336,7 +336,11 @@ class AgentStore:
             if known is None:
                 raise _no_agent(agent_id)
             if known["status"] == AgentStatus.ALIVE:
-                raise InUse(f"agent {agent_id} is alive; stop it first", status=known["status"])
+                raise InUse(
+                    f"agent {agent_id} is alive; run bai-agent leave on its machine, or stop it "
+                    "first",
+                    status=known["status"],
+                )
             await remove_agent(tx, agent_id)
             await record(tx, audit)
 

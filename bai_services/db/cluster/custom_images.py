@@ -145,7 +145,7 @@ class CustomImageStore:
         Raises
         ------
         AlreadyExists
-            If the owner has another one with the new name.
+            If the owner has another custom image with the new name.
         NotFound
             If it does not exist.
         """

@@ -176,7 +176,7 @@ class CardStore:
             )
 
     async def named(self, key: str, visible: Visibility) -> list[CardRow]:
-        """Return the visible card with the id ``key``, else those of all folders named ``key``."""
+        """Return the visible card with the id ``key``, else the cards of folders named ``key``."""
         matching = _cards(visible).where((vfolders.c.id == key) | (vfolders.c.name == key))
         async with self._db.read() as tx:
             found = records(CardRow, await tx.execute(matching.order_by(vfolders.c.id)))

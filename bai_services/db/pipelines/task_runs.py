@@ -87,7 +87,7 @@ _TASKS = (
         kernels.c.log.contains(CACHED_LINE, autoescape=True).label("session_is_cached"),
     )
     .outerjoin_from(pipeline_tasks, sessions, pipeline_tasks.c.session_id == sessions.c.id)
-    # Only a step that observes the end of a session needs its log.
+    # Only the step that finds that a session has ended needs the session's log.
     .outerjoin(
         kernels,
         (kernels.c.session_id == sessions.c.id)

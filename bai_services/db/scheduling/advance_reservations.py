@@ -542,7 +542,7 @@ async def _find(
 
 
 async def _usernames(tx: AsyncConnection, ids: Sequence[str] | None = None) -> dict[str, str]:
-    """Return user names by id; without ``ids``, those of all users named in reservations."""
+    """Return user names by id; without ``ids``, the names of all users in reservations."""
     if ids is None:
         named = await tx.scalars(sa.select(_r.user_ids))
         ids = sorted({user_id for of in named for user_id in of})

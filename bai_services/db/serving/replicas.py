@@ -36,7 +36,7 @@ from .rows import ROWS, EndpointRow, endpoint_row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRow:
-    """A replica that has not ended; ``status`` is that of its session, None without a session."""
+    """A replica that has not ended; ``status`` is the session's, None without a session."""
 
     id: str
     created_at: datetime

@@ -234,7 +234,7 @@ class KernelStore:
         self._db = database
 
     async def work_of(self, agent_id: str) -> list[KernelWork]:
-        """Return the kernels that an agent may have to process, those of older sessions first."""
+        """Return the kernels that an agent may have to process, kernels of older sessions first."""
         async with self._db.read() as tx:
             found = await tx.execute(_WORK, {"of_agent": agent_id})
             return [

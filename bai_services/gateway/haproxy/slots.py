@@ -49,7 +49,7 @@ class Slot:
         """Set the number of requests of this slot.
 
         A replica has several slots after a change of its address or secret, until the requests in
-        the former slot have ended.
+        the previous slot have ended.
         """
         if self.replica is not None:
             self.replica.elsewhere += requests - self.counted

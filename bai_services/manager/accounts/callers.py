@@ -127,8 +127,8 @@ class Callers:
         now = self._clock()
         signature.check_date(request.date, now)
         keypair = await self._store.by_access_key(request.access_key)
-        # The check of an unknown access key must take as long as that of a wrong signature, and
-        # raise the same error.
+        # The check of an unknown access key must take as long as the check of a wrong signature,
+        # and raise the same error.
         secret = (
             self._dummy_secret
             if keypair is None

@@ -259,7 +259,8 @@ def _node_report(
             findings.append(_endpoint(agent.endpoint, result, engines.get(agent.endpoint)))
         if nodes is not None and result is not None and agent.engine == EngineName.DOCKER:
             states = {key: node.state for key, node in nodes.items()}
-            findings.append(check_node(result.node_id, states))
+            swarm = check_node(result, states)
+            findings += [] if swarm is None else [swarm]
     return NodeReport(agent.id, agent.resource_group, agent.status, worst(findings), findings)
 
 

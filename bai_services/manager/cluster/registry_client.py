@@ -91,7 +91,7 @@ class RegistryAccess:
 
 @dataclass(frozen=True, slots=True)
 class FoundImage:
-    """An image of a registry. ``digest`` is that of the tag's manifest or image index."""
+    """An image of a registry. ``digest`` is the digest of the tag's manifest or image index."""
 
     name: str
     architecture: str

@@ -67,9 +67,9 @@ class Mounts:
     async def resolve_mounts(
         self, caller: Caller, owner_id: str, project_id: str, mounts: Sequence[MountRequest]
     ) -> list[ResolvedMount]:
-        """Return the mounts in the order of ``mounts``, then those of the auto-mounted folders.
+        """Return the mounts in the order of ``mounts``, then the mounts of auto-mounted folders.
 
-        The default permission is that of the folder, limited to the owner's permission.
+        The default permission is the folder's permission, limited to the owner's permission.
 
         Raises
         ------

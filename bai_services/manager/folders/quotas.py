@@ -170,7 +170,7 @@ class Quotas:
         Parameters
         ----------
         scope
-            The quota scope; default: that of the folder.
+            The quota scope; default: the quota scope of the folder.
         uploads
             Ids of unfinished uploads that the reservation covers; their announced bytes are not
             counted in addition.

@@ -19,6 +19,7 @@ from bai_services.core.sessions.lost_agents import (
     action_for,
     has_stopped,
 )
+from bai_services.db.open_work import Work
 from bai_services.db.sessions.lost_agents import (
     SILENT_CODES,
     AgentOfKernel,
@@ -30,7 +31,6 @@ from bai_services.db.sessions.store import SessionStore
 
 from ..clock import Clock
 from ..cluster.heartbeat_times import HeartbeatTimes
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from ..sessions.kernels import Kernels
 from ..sessions.lifecycle import PROGRESS, Lifecycle
@@ -70,7 +70,7 @@ class LostAgents:
         self._lease = lease
         # False: no session has a status text about a silent agent, so there is none to clear.
         self._may_be_marked = True
-        self._loop = Loop("lost agents", self.step, TICK_SECONDS)
+        self._loop = lease.loop("lost agents", self.step, TICK_SECONDS, Work.LOST_AGENTS)
 
     def start(self) -> None:
         self._loop.start()

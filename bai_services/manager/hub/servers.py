@@ -172,7 +172,8 @@ class HubServers:
                 return True
             # Keep the server of a session that will continue: removing a server in the Hub cancels
             # its session.
-            # This also applies to a session that its agent has started and that may be requeued.
+            # The server of a session that its agent has started is kept, too, because it may be
+            # requeued.
             removes = status in ENDED or not (
                 row.started_by == BY_AGENT or await self._sessions.is_suspending(row.id)
             )

@@ -11,12 +11,12 @@ from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import BaiError, Conflict, Unavailable
 from bai_services.core.sessions.agent_launch import BY_AGENT, BY_MANAGER
 from bai_services.core.sessions.lifecycle import Event, Result, Status
+from bai_services.db.open_work import Work
 from bai_services.db.sessions.kernels import KernelStore
 from bai_services.db.sessions.rows import SessionKernels, SessionRow
 from bai_services.db.sessions.store import SessionStore
 
 from ..clock import Clock
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from ..sessions import session_spans
 from ..sessions.lifecycle import Lifecycle
@@ -69,7 +69,7 @@ class Starter:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wakeups: dict[str, asyncio.Event] = {}
         self._is_drained = False
-        self._loop = Loop("starter", self.step, TICK_SECONDS)
+        self._loop = lease.loop("starter", self.step, TICK_SECONDS, Work.STARTER)
         lifecycle.listen(self._on_change)
 
     def start(self) -> None:

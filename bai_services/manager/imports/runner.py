@@ -99,7 +99,7 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
             else:
                 await self._folders.purge(caller, folder.id)
         except BaiError as error:
-            # For example, a session has mounted the folder meanwhile.
+            # For example, a session has mounted the folder in the meantime.
             log.info("the folder of the failed import %s is kept: %s", row.id, error)
 
     def changes_at_end(self, failure: Exception | None, transfer: Transfer) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
         self, row: FolderImportRow, folder: VfolderRow, writer: Writer, transfer: Transfer
     ) -> FetchedFiles:
         host, location = self._files.host(folder), location_of(folder)
-        addresses = await self.blocking(self._allowed_addresses, row.source)
+        addresses = await self.blocking(allowed_addresses, self._client, row.source)
         remaining = await self._quotas.remaining_bytes(folder)
         limit = self._max_bytes if remaining is None else min(self._max_bytes, remaining)
         directory = await host.run(host.staging(location).new_path, ".git")
@@ -201,7 +201,7 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
             url=row.source,
             revision=row.branch,
             token=self._cipher.decrypt(row.token) if row.token else "",
-            addresses=_pinned(row.source, addresses),
+            addresses=pinned(row.source, addresses),
             ca_file=ssl.get_default_verify_paths().cafile or "",
             directory=str(directory),
             archive=str(writer.path),
@@ -214,14 +214,16 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
         writer.size = os.fstat(writer.file).st_size
         return fetched
 
-    def _allowed_addresses(self, url: str) -> list[str]:
-        addresses = self._client.allowed_addresses(url)
-        if not addresses:
-            raise SourceError("the host has no address")
-        return addresses
+
+def allowed_addresses(client: HubClient, url: str) -> list[str]:
+    """Return the addresses of a URL's host; raise ``SourceError`` if none of them is allowed."""
+    addresses = client.allowed_addresses(url)
+    if not addresses:
+        raise SourceError("the host has no address")
+    return addresses
 
 
-def _pinned(url: str, addresses: Sequence[str]) -> str:
+def pinned(url: str, addresses: Sequence[str]) -> str:
     """Return ``HOST:PORT:ADDRESS,…``, which limits git to these addresses of a URL's host.
 
     Return "" if the host is an address.

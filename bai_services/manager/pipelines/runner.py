@@ -37,6 +37,7 @@ from bai_services.core.pipelines.states import (
 from bai_services.core.pipelines.subpipelines import names_of
 from bai_services.core.sessions.lifecycle import ENDED, Result, SessionType, Status
 from bai_services.core.sessions.spec import spec_of
+from bai_services.db.open_work import Work
 from bai_services.db.pipelines.runs import PipelineRunStore, RunRow
 from bai_services.db.pipelines.steps import DueRun, PipelineStepStore, SteppedRun
 from bai_services.db.pipelines.task_runs import Decision, TaskRow
@@ -44,7 +45,6 @@ from bai_services.db.sessions.rows import SessionRow
 
 from ..accounts.callers import Callers
 from ..context import ManagerContext
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from ..sessions.sessions import Sessions
 from ..sessions.setups import SessionSetups
@@ -108,7 +108,7 @@ class PipelineRunner:
         # Runs to process again, with the earliest time.
         self._postponed: dict[str, tuple[datetime, DueRun]] = {}
         self._last: dict[str, float] = {}
-        self._loop = Loop("pipelines", self.step, TICK_SECONDS)
+        self._loop = lease.loop("pipelines", self.step, TICK_SECONDS, Work.PIPELINES)
 
     def start(self) -> None:
         self._loop.start()

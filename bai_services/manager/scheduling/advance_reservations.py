@@ -146,7 +146,8 @@ class AdvanceReservations:
         Raises
         ------
         Forbidden
-            If the caller may not decide about reservations of the project, or cancel this one.
+            If the caller may not decide about reservations of the project, or may not cancel this
+            reservation.
         Conflict
             If the reservation is no longer open, or its agents can no longer be reserved.
         InvalidRequest

@@ -46,7 +46,7 @@ class ReservationDelays:
 
 @dataclass(frozen=True, slots=True)
 class ConflictingSession:
-    """``session`` is None if the caller may not see it. For the others, see ``Conflict``."""
+    """``session`` is None if the caller may not see it; for other fields, see ``Conflict``."""
 
     session: SessionName | None
     agents: tuple[str, ...]

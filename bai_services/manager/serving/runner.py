@@ -46,6 +46,7 @@ from bai_services.core.serving.rollout import (
 from bai_services.core.serving.settings import RevisionSettings
 from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
 from bai_services.core.wall_clock import has_elapsed
+from bai_services.db.open_work import Work
 from bai_services.db.serving.chats import ChatStore
 from bai_services.db.serving.replicas import EndpointState, NewReplica, ReplicaRow, ReplicaStore
 from bai_services.db.serving.rows import EndpointRow
@@ -55,7 +56,6 @@ from bai_services.db.sessions.rows import SessionRow
 
 from ..accounts.callers import Callers
 from ..context import ManagerContext
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from ..sessions.planned_stops import ReplicaDrain
 from ..sessions.requests.choices import REPLICA_TYPES
@@ -139,7 +139,7 @@ class EndpointRunner:
         self._unavailable_to: set[str] = set()
         self._has_more = False
         self.probes = HealthProbes(secrets, self._passed)
-        self._loop = Loop("endpoints", self.step, TICK_SECONDS)
+        self._loop = lease.loop("endpoints", self.step, TICK_SECONDS, Work.ENDPOINTS)
 
     def start(self) -> None:
         self._loop.start()

@@ -426,7 +426,7 @@ class Kernels:
                 error.get("is_of_storage") and not await self._store.has_left(row.id, agent_id)
             )
             if is_elsewhere:
-                # It may start on another agent. The reason remains in the history.
+                # The session may start on another agent. The history keeps the reason.
                 text = f"{kernel.agent_id}: {message}"
                 return Move(row.id, Event.DISPLACED, TransitionValues(reason=text))
             (output,) = await self._setups.mask(row.id, str(report.get("log") or ""))

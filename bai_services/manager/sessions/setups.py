@@ -55,8 +55,8 @@ class Setups:
     async def get(self, caller: Caller, project: str | None = None) -> Setup:
         """Return a setup without the values of secrets.
 
-        Members may read the setup of a project, and administrators that of any project of their
-        domain. Its variables, files and script may contain credentials, so monitors may not.
+        Members may read the setup of a project, and administrators the setup of any project of
+        their domain. Its variables, files and script may contain credentials, so monitors may not.
         """
         if project is None:
             owner = _own(caller, "setup.read")

@@ -28,6 +28,7 @@ from bai_services.core.sessions.suspensions import (
     is_stop_due,
     report_from_json,
 )
+from bai_services.db.open_work import Work
 from bai_services.db.sessions.rows import SessionRow
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.suspensions import SuspensionStore
@@ -35,7 +36,6 @@ from bai_services.db.sessions.suspensions import SuspensionStore
 from ..accounts import authorizer
 from ..audit import Audit
 from ..clock import Clock
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from .lifecycle import Lifecycle
 from .sessions import Sessions, target_of
@@ -80,7 +80,7 @@ class Suspensions:
         self._lease = lease
         self._retention = retention
         self._waiters: dict[str, set[asyncio.Event]] = defaultdict(set)
-        self._loop = Loop("suspensions", self.step, TICK_SECONDS)
+        self._loop = lease.loop("suspensions", self.step, TICK_SECONDS, Work.SUSPENSIONS)
 
     def start(self) -> None:
         self._loop.start()

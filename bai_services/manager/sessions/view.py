@@ -274,7 +274,7 @@ def preopened_ports(environ: Mapping[str, str]) -> list[int]:
 def url_of(settings: Settings, user: str, server: str, proxy_address: str) -> str:
     """Return the URL of a session's server behind the proxy; a path behind the proxy of the Hub.
 
-    ``proxy_address``: that of the session's resource group, "" if it has none.
+    ``proxy_address``: the proxy address of the session's resource group, or "".
     """
     base = proxy_address + settings.hub_base_url.rstrip("/")
     path = f"{base}/user/{quote(user, safe='')}/"

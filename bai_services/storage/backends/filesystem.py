@@ -7,16 +7,22 @@ import subprocess
 from pathlib import Path
 
 from bai_services.core.errors import Unavailable
-from bai_services.system.procfs import mounts
+from bai_services.system.procfs import Mount, mounts
 
 TOOL_SECONDS = 60.0
 
 
 def filesystem_of(path: Path) -> str:
     """Return the file system type of a directory, for example ``ext4``, ``btrfs`` or ``ceph``."""
+    mount = mount_of(path)
+    return "unknown" if mount is None else mount.filesystem
+
+
+def mount_of(path: Path) -> Mount | None:
+    """Return the mount that contains a directory; None if the mount table does not have it."""
     device = os.stat(path).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
-    best, kind = -1, "unknown"
+    best, found = -1, None
     for mount in mounts():
         is_above = os.path.join(str(path.absolute()), "").startswith(os.path.join(mount.point, ""))
         # Choose the longest mount point. The device number is used only to choose between mounts at
@@ -25,8 +31,8 @@ def filesystem_of(path: Path) -> str:
         length = len(mount.point)
         is_better = length >= best if mount.device == wanted else length > best
         if is_above and is_better:
-            best, kind = length, mount.filesystem
-    return kind
+            best, found = length, mount
+    return found
 
 
 def require_filesystem(path: Path, kinds: tuple[str, ...], backend: str) -> None:

@@ -10,6 +10,7 @@ from bai_services.core.errors import Unavailable
 from .backend import Backend
 from .btrfs import BtrfsBackend
 from .cephfs import CephfsBackend
+from .glusterfs import GlusterfsBackend
 from .local import LocalBackend
 from .project_quota import Ext4Backend, XfsBackend
 
@@ -22,6 +23,7 @@ BUILT_IN: Mapping[str, type[Backend]] = {
     "xfs": XfsBackend,
     "ext4": Ext4Backend,
     "cephfs": CephfsBackend,
+    "glusterfs": GlusterfsBackend,
 }
 
 

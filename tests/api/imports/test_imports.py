@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from bai_services.client import Client
-from bai_services.core.errors import Forbidden, InvalidRequest, NotFound, QuotaExceeded
+from bai_services.core.errors import BaiError, Forbidden, InvalidRequest, NotFound, QuotaExceeded
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.db.tables.imports import folder_imports
 from bai_services.manager.imports.runner import FolderImportRunner
@@ -41,7 +41,11 @@ async def manager(
     database_url: str, tmp_path: Path, clock: MovableClock, server: GitServer
 ) -> AsyncIterator[Manager]:
     reach = AllowedTargets.parse("", "127.0.0.0/8")
-    settings = {"import_reach": reach, "import_max_bytes": MAX_BYTES}
+    settings = {
+        "import_reach": reach,
+        "import_max_bytes": MAX_BYTES,
+        "builds_recipes": True,
+    }
     async with manager_on(database_url, tmp_path, clock, is_migrated=True, **settings) as made:
         await made.folders.vfolders.start()
         made.imports.runner.start_threads()
@@ -147,7 +151,8 @@ async def test_failed_import_removes_only_an_empty_folder_that_it_has_created(
 ) -> None:
     async def fail(**fields: Any) -> dict[str, Any]:
         body = {"repo": f"{server.url}/missing.git", **fields}
-        return await user.post("/folder-imports", body)
+        made: dict[str, Any] = await user.post("/folder-imports", body)
+        return made
 
     async def folders() -> set[str]:
         found = (await user.get("/vfolders"))["items"]
@@ -333,6 +338,75 @@ async def test_quota_of_the_user_applies(api: Api, user: Client, server: GitServ
     done = await run(api, made, user)
     assert done["status"] == "failed"
     assert kept(api, done) == set()
+
+
+async def test_recipe_is_read_from_a_repository_and_a_folder(
+    api: Api, user: Client, server: GitServer
+) -> None:
+    files = [("100644", "env/requirements.txt", b"six==1.16.0\n"), ("100644", "other", b"x")]
+    server.commit(server.repository("tools"), files)
+    source = {"repo": f"{server.url}/tools.git", "directory": "env"}
+    recipe = {"requirements.txt": "six==1.16.0\n"}
+    assert await user.post("/recipes", source) == {"recipe": recipe}
+    with pytest.raises(InvalidRequest, match="at least one of"):
+        await user.post("/recipes", {**source, "directory": ""})
+
+    folder = await user.post("/vfolders", {"name": "mine"})
+    root = stored(api, {"folder_id": folder["id"]})
+    (root / "env").mkdir()
+    (root / "env/apt.txt").write_text("graphviz\n")
+    of_folder = {"vfolder": "mine", "directory": "env/"}
+    assert await user.post("/recipes", of_folder) == {"recipe": {"apt.txt": "graphviz\n"}}
+    other = await api.client("user2")
+    with pytest.raises(NotFound):
+        await other.post("/recipes", {"vfolder": folder["id"], "directory": "env"})
+
+
+async def test_recipe_of_a_private_repository_needs_the_token(
+    user: Client, server: GitServer
+) -> None:
+    server.commit(server.repository("secret"), [("100644", "apt.txt", b"curl")])
+    server.private.add("secret")
+    source = {"repo": f"{server.url}/secret.git"}
+    with pytest.raises(InvalidRequest, match="token"):
+        await user.post("/recipes", source)
+    assert (await user.post("/recipes", {**source, "token": TOKEN}))["recipe"] == {
+        "apt.txt": "curl"
+    }
+
+
+@pytest.mark.parametrize(
+    "entry, problem",
+    [
+        pytest.param(("120000", "apt.txt", b"/etc/passwd"), "at least one of", id="link"),
+        pytest.param(("100644", "apt.txt", b"\xff\xfe"), "not a text file", id="binary"),
+        pytest.param(("100644", "apt.txt", b"a" * 300_000), "more than 64 KiB", id="too long"),
+        pytest.param(("100644", "apt.txt", b"x; rm -rf /"), "not the name", id="shell command"),
+        pytest.param(("100644", "Dockerfile", b"FROM other"), "the only image", id="other image"),
+        pytest.param(("100644", "Dockerfile", b"ADD http://a /b"), "ADD", id="download"),
+        pytest.param(("100644", "../apt.txt", b"a"), "not valid", id="path"),
+    ],
+)
+async def test_hostile_recipe_is_rejected(
+    user: Client, server: GitServer, entry: tuple[str, str, bytes], problem: str
+) -> None:
+    server.commit(server.repository("bad"), [entry])
+    with pytest.raises(InvalidRequest, match=problem):
+        await user.post("/recipes", {"repo": f"{server.url}/bad.git"})
+
+
+async def test_sources_of_recipes_are_restricted(api: Api, user: Client, tmp_path: Path) -> None:
+    for repo in ("https://192.168.0.1/a.git", "file:///etc", "http://127.0.0.1/a.git"):
+        with pytest.raises(InvalidRequest):
+            await user.post("/recipes", {"repo": repo})
+    with pytest.raises(InvalidRequest, match="valid path"):
+        await user.post("/recipes", {"vfolder": "mine", "directory": "../other"})
+    folder = await user.post("/vfolders", {"name": "mine"})
+    outside = tmp_path / "outside"
+    outside.write_text("curl\n")
+    (stored(api, {"folder_id": folder["id"]}) / "apt.txt").symlink_to(outside)
+    with pytest.raises(BaiError):
+        await user.post("/recipes", {"vfolder": "mine"})
 
 
 async def test_limit_of_open_imports_leaves_no_folder(

@@ -120,12 +120,12 @@ async def test_sessions_in_the_way_are_shown_to_administrators_and_members(
     (found,) = (await admin.get(path))["sessions"]
     assert (found["session"]["name"], found["session"]["owner"]) == ("my-lab", "user")
     assert (found["agents"], found["ends_at"]) == (["a1"], None)
-    # Members who may not see the session know that there is one.
+    # Members who may not see the session get an entry without its name.
     (hidden,) = (await author.get(path))["sessions"]
     assert hidden == {**found, "session": None}
     with pytest.raises(NotFound):
         await other.get(path)
-    # It stays in the list after the approval and after the start.
+    # The session stays in the list after the approval and after the start.
     await admin.patch(f"/reservations/{made['id']}", {"state": "approved"})
     await author.post(
         "/sessions",

@@ -856,6 +856,36 @@ async def test_canary_with_many_errors_is_rolled_back(api: Api) -> None:
     assert [each["id"] for each in await replicas(user, "ready")] == [old]
 
 
+async def test_canary_keeps_its_share_after_a_pause(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    rollout = {"strategy": "canary", "canary_percent": 10, "is_automatic": False}
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url)
+        await user.post("/endpoints/llm/revisions", {"settings": {"rollout": rollout}})
+        await ready(api, user, url)
+        (endpoint,) = (await routes(api))["endpoints"]
+        revision_of = {each["id"]: each["revision_id"] for each in endpoint["replicas"]}
+        former = revision_of.pop(old)
+        (canary,) = revision_of.values()
+        assert endpoint["weights"] == {former: 90, canary: 10}
+        await user.patch("/endpoints/llm", {"is_paused": True})
+        await step(api, 3)
+        await settle_stops(api)
+        await step(api, 2)
+        assert await replicas(user, "starting", "ready") == []
+        await user.patch("/endpoints/llm", {"is_paused": False})
+        assert len(await ready(api, user, url, 2)) == 2
+        (endpoint,) = (await routes(api))["endpoints"]
+        assert {each["revision_id"] for each in endpoint["replicas"]} == {former, canary}
+        assert endpoint["weights"] == {former: 90, canary: 10}
+        # The promotion is still possible.
+        await user.post("/endpoints/llm/promotion")
+        await step(api, 2)
+        (endpoint,) = (await routes(api))["endpoints"]
+        assert endpoint["weights"] == {canary: 100}
+
+
 @pytest.mark.both_databases
 async def test_canary_is_observed_for_a_time_and_slow_ones_are_rolled_back(api: Api) -> None:
     user = await api.client("user")

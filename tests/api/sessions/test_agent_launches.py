@@ -248,7 +248,7 @@ async def test_session_of_a_lost_agent_ends_after_an_hour_and_its_kernel_is_remo
     launch = await prepared(agent, user)
     await report(agent, launch, container_id="c1")
     await wait_for_status(user, "train", "RUNNING")
-    for seconds, status in ((20, "RUNNING"), (60, "RUNNING"), (3605, "ERROR")):
+    for seconds, status in ((20, "RUNNING"), (60, "RUNNING"), (3400, "RUNNING"), (250, "ERROR")):
         api.world.clock.advance(seconds=seconds)
         await api.world.manager.cluster.agents.check_deadlines()
         await api.world.manager.servers.lost_agents.step()

@@ -425,7 +425,7 @@ async def test_session_without_a_free_subnet_on_its_agent_starts_on_another_one(
 ) -> None:
     session = await user.post("/sessions", {"name": "lab1"})
     (item,) = await agent.work(5)
-    # Another session has taken the last subnet since this one was placed.
+    # After the placement of this session, another session has taken the last subnet.
     await agent.beat(is_network_full=True)
     text = "all subnets of 10.0.0.0/26, the network pool of the machine, are in use"
     error = {"code": "unavailable", "message": text, "is_of_network": True}

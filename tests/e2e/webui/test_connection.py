@@ -21,6 +21,7 @@ from .data_page import Data
 from .entities_page import Entities
 from .launcher_page import Launcher
 from .pages import Sessions, Shell
+from .test_every_page import NARROW
 
 if TYPE_CHECKING:
     from playwright.async_api import Page, Route
@@ -78,9 +79,12 @@ async def test_open_pages_survive_a_restart_of_the_manager(
         # A reload would remove this mark.
         await ui.page.evaluate("window.wasOpened = true")
 
+    await form.page.set_viewport_size(NARROW)
     with manager_down(hub):
         for ui in pages:
             await ui.page.get_by_text(LOST).wait_for()
+        # The notice does not cover the buttons of the form.
+        await form.drawer.get_by_role("button", name="Save").click(trial=True, timeout=5_000)
     for ui in pages:
         await ui.page.get_by_text(LOST).wait_for(state="detached")
         assert await ui.page.evaluate("window.wasOpened")
@@ -192,6 +196,9 @@ async def test_slow_responses_show_progress_and_each_form_is_sent_once(
         await ui.page.locator(
             "#content .ant-skeleton-active, #content .ant-spin-spinning"
         ).first.wait_for()
+        # The browser asks for reduced motion, so no animation is repeated without end.
+        endless = "document.getAnimations().filter(one => one.effect.getTiming().iterations > 1)"
+        assert await ui.page.evaluate(f"{endless}.length") == 0
         await ui.page.get_by_role("button", name="New folder").first.wait_for()
     try:
         await ui.page.get_by_role("button", name="New folder").first.click()

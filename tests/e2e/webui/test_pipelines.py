@@ -75,9 +75,19 @@ async def test_pipeline_is_written_run_and_approved(
         await run.get_by_role("button", name="Approve").click(timeout=120_000)
         await run.get_by_text("greeting = good day").wait_for()
         await page.get_by_role("tab", name="Times").wait_for()
-        tasks = page.get_by_role("dialog").get_by_role("table")
+        dialog = page.get_by_role("dialog")
+        tasks = dialog.get_by_role("table")
+        for title in ("Task", "Status", "Attempt", "Duration", "Session", "Message"):
+            await tasks.get_by_role("columnheader", name=title, exact=True).wait_for()
         last = tasks.get_by_role("row").filter(has_text="last")
+        # The graph and the table show the states as the run continues, without a reload.
+        node = dialog.locator(".react-flow__node", has_text="last")
+        assert await node.filter(has_text="Succeeded").count() == 0
         await last.get_by_text("Succeeded").wait_for(timeout=120_000)
+        await node.filter(has_text="Succeeded").wait_for()
+        await last.get_by_role("link", name="Log").wait_for()
+        await page.get_by_role("tab", name="Definition").click()
+        await dialog.get_by_text(f"name: {name}").wait_for()
         await page.get_by_role("tab", name="Times").click()
         await page.get_by_role("img", name="Times of the tasks").wait_for()
         (found,) = checked(rest.get("/pipeline-runs?pipeline=" + name), 200)["items"]

@@ -22,8 +22,8 @@ from .explainer import Explainer
 class Conflict:
     """A session of others that may hold reserved resources at the start.
 
-    ``agents``: the reserved agents on which it does so. ``ends_at``: its enforced end; None: it has
-    no time limit.
+    ``agents``: the reserved agents with these resources. ``ends_at``: the enforced end; None: there
+    is no time limit.
     """
 
     session_id: str

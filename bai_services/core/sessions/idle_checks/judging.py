@@ -56,7 +56,7 @@ class Judgement:
     """The result of one checker for one session.
 
     ``ends_at``: when the checker stops the session if it stays idle; None: unknown.
-    ``expected_ends_at``: the same before the countdown begins, None during the countdown.
+    ``expected_ends_at``: this time before the countdown begins; None during the countdown.
     ``is_due``: the session may be stopped now. ``rule``: text of the rule with its limits and the
     measured values.
     """

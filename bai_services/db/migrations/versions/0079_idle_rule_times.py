@@ -1,4 +1,4 @@
-"""Since when a binding of an idle checker is effective, and ends before the countdown begins.
+"""Time since which a binding of an idle checker is effective; expected ends of sessions.
 
 Follows 0078; created 2026-11-28.
 """

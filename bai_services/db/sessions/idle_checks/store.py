@@ -504,8 +504,8 @@ def _applied(
 ) -> tuple[AppliedChecker, ...]:
     """Return the checkers of a session's scopes.
 
-    A checker is a dry run only if all its bindings to these scopes are dry runs. Of several
-    bindings, the one that has been effective for longest counts.
+    A checker is a dry run only if all its bindings to these scopes are dry runs. If there are
+    several bindings, the earliest effective binding counts.
     """
     scopes = (
         (BindingScope.DOMAIN, row.domain),

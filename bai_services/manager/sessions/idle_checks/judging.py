@@ -43,9 +43,9 @@ TICK_SECONDS = float(INTERVAL_SECONDS)
 # Minimum time between two steps, in seconds, and as a multiple of the duration of the last step.
 _MIN_WAIT_SECONDS = 0.5
 _MIN_WAIT_FACTOR = 4
-# A step slightly before a moment would miss it.
+# Steps are planned this much later, because a step just before a moment would have no effect.
 _MARGIN_SECONDS = 0.02
-# How long the next report of a session is awaited after its announced end.
+# After the announced end of a session, its next report is awaited for this time.
 _REPORT_WAIT = timedelta(seconds=5)
 # A larger difference between the clock and the monotonic clock counts as a clock change.
 _CLOCK_TOLERANCE = timedelta(seconds=10)
@@ -72,7 +72,7 @@ class _Results:
     removed: Collection[Key] = ()
     decisions: list[Decision] = field(default_factory=list)
     has_new_warnings: bool = False
-    # Times at which a session must be judged again: final warnings and ends.
+    # Times at which a session must be judged again: warnings and ends.
     moments: list[datetime] = field(default_factory=list)
     # Sessions whose enforced end may have changed.
     limited: set[str] = field(default_factory=set)
@@ -88,7 +88,7 @@ class _Stops:
 
 
 class IdleJudging:
-    """Judges every ``TICK_SECONDS``, and at final warnings and announced ends.
+    """Judges every ``TICK_SECONDS``, and at warnings and announced ends.
 
     Only the manager that holds the lease judges.
     The arrays with the samples are built again after a start, a takeover of the lease and a change
@@ -186,9 +186,10 @@ class IdleJudging:
         self._plan_next_step(results.moments, now, self._monotonic() - monotonic)
 
     def _plan_next_step(self, moments: Iterable[datetime], now: datetime, seconds: float) -> None:
-        """Plan the next step for the next of these moments; ``seconds``: duration of this step.
+        """Plan the next step for the earliest moment. ``seconds``: duration of the current step.
 
-        Without this, a session would be stopped up to ``TICK_SECONDS`` after its announced end.
+        Without a planned step, a session would be stopped up to ``TICK_SECONDS`` after its
+        announced end.
         """
         waits = [(moment - now).total_seconds() - seconds for moment in moments]
         least = max(_MIN_WAIT_SECONDS, _MIN_WAIT_FACTOR * seconds)
@@ -368,16 +369,19 @@ class IdleJudging:
 
 
 def _moments(judgement: Judgement, now: datetime) -> list[datetime]:
-    """Return the times at which the session must be judged again.
+    """Return the times at which the session must be judged again: its warnings and its end.
 
     A session reports its activity at its announced end. Until this report is there, the session is
     not due.
     """
-    if judgement.ends_at is None or judgement.is_due:
+    settings = judgement.checker.settings
+    end = judgement.ends_at or judgement.expected_ends_at
+    if end is None or judgement.is_due:
         return []
-    warning = timedelta(seconds=judgement.checker.settings.final_warning_seconds)
-    moments = [at for at in (judgement.ends_at - warning, judgement.ends_at) if at > now]
-    if judgement.ends_at <= now < judgement.ends_at + _REPORT_WAIT:
+    # The countdown begins at the first warning or at half of the window.
+    before = {settings.max_seconds // 2, *settings.warnings_seconds, 0}
+    moments = [at for left in before if (at := end - timedelta(seconds=left)) > now]
+    if end <= now < end + _REPORT_WAIT:
         moments.append(now)
     return moments
 

@@ -98,7 +98,7 @@ export function ReservationsPage() {
   );
 }
 
-/** The project of a reservation, with its domain if that is another one than the user's. */
+/** The project of a reservation, with its domain if this is not the user's domain. */
 function ProjectName({ item }: { item: Item }) {
   const { data: me } = useQuery(meQuery);
   const { project, domain } = item as unknown as Reservation;

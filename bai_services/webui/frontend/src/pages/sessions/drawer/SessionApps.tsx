@@ -50,7 +50,7 @@ export function SessionApps({ session }: { session: Session }) {
             {
               key: 'start',
               title: t('apps.start'),
-              render: (_, { kind }) => t(`apps.kind-${kind}`)
+              render: (_, { kind }) => t(`apps.kind-${startOf(session, kind)}`)
             },
             {
               key: 'open',
@@ -64,6 +64,10 @@ export function SessionApps({ session }: { session: Session }) {
     </>
   );
 }
+
+/** When an app starts; the server of a batch session starts when its first app is opened. */
+const startOf = (session: Session, kind: SessionApp['kind']) =>
+  kind === 'builtin' && isOpenedOnDemand(session) ? 'process' : kind;
 
 /** Open an app, connect to it from the user's computer, or share it. */
 function AppButtons({ session, app }: { session: Session; app: SessionApp }) {
@@ -83,7 +87,7 @@ function AppButtons({ session, app }: { session: Session; app: SessionApp }) {
       ) : (
         <OpenApp session={session} app={app} />
       )}
-      {app.is_shareable && (
+      {app.is_shareable && !isOpenedOnDemand(session) && (
         <Button
           size="small"
           aria-label={t('apps.share-title', { title: appTitle(t, app) })}
