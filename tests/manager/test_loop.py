@@ -145,6 +145,24 @@ def test_one_step_follows_the_end_of_the_work() -> None:
     run(test())
 
 
+def test_loop_does_not_rest_after_a_step_that_shortens_the_wait() -> None:
+    async def test() -> None:
+        times = []
+
+        async def step() -> None:
+            times.append(asyncio.get_running_loop().time())
+            if len(times) < 3:
+                loop.run_within(0.25)
+
+        loop = Loop("test", step, 1.0, Source())
+        loop.start()
+        await asyncio.sleep(10)
+        assert times == [0, 0.25, 0.5]
+        await loop.stop()
+
+    run(test())
+
+
 def test_notification_between_ticks_causes_no_additional_step() -> None:
     async def test() -> None:
         source = Source(exists=True)
