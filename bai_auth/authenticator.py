@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -37,6 +36,7 @@ from . import (
     signed_tokens,
 )
 from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username
+from .account_calls import AccountCalls
 from .failures import CodeNeeded, PasswordChangeNeeded, RegistrationNeeded, sign_in_failed
 from .log_scrubbing import scrub_signed_tokens
 from .openid import handlers as openid_handlers
@@ -47,7 +47,7 @@ from .sign_in_steps import EXTERNAL_ATTRIBUTE, PROOF_ATTRIBUTE
 
 Model = dict[str, Any]
 
-# Attribute of the handler with the time at which the verified password was set.
+# Attribute of the handler that contains the time at which the verified password was set.
 PASSWORD_ATTRIBUTE = "bai_password_changed_at"
 
 
@@ -179,7 +179,7 @@ class BaiAuthenticator(Authenticator):
 
     @default("auth_refresh_strict")
     def _auth_refresh_strict_default(self) -> bool:
-        # With the Hub's default (False), API requests with a token are accepted although the user
+        # With the Hub's default (False), API requests with a token are accepted even if the user
         # has been deactivated.
         return True
 
@@ -222,11 +222,6 @@ class BaiAuthenticator(Authenticator):
                 raise TraitError(f"BaiAuthenticator.signed_token_sites: {error}") from error
         return self._signed_token_sites
 
-    async def redeem_signed_token(self, token_hash: str, expires_at: datetime) -> None:
-        """Record the use of a token; raise ``Conflict`` if it was used before."""
-        body = {"token_hash": token_hash, "expires_at": expires_at.isoformat()}
-        await self.client.post("/auth/signed-tokens", body)
-
     @property
     def self_service(self) -> SelfService:
         """Settings of the pages for users who are not signed in."""
@@ -248,6 +243,11 @@ class BaiAuthenticator(Authenticator):
                 self._required_url(), Token(self._secret()), timeout_seconds=20
             )
         return self._client
+
+    @property
+    def account_calls(self) -> AccountCalls:
+        """Calls of the manager's API for the pages on which users change their accounts."""
+        return AccountCalls(self.client, self.client_address)
 
     def _required_url(self) -> str:
         if not self.manager_url:
@@ -398,90 +398,6 @@ class BaiAuthenticator(Authenticator):
             }
             for name, client in self.openid_clients.items()
         ]
-
-    async def identities(self, username: str) -> Model:
-        """Return the identities of a user at OpenID providers, and whether a password is set."""
-        path = f"/auth/accounts/{quote(username, safe='')}/identities"
-        return dict(await self.client.get(path))
-
-    async def confirm_link(
-        self, handler: BaseHandler, username: str, password: str, code: str
-    ) -> None:
-        """Check the password of a user who is going to link an identity."""
-        path = f"/auth/accounts/{quote(username, safe='')}/identity-confirmation"
-        client_ip = self.client_address(handler.request)
-        body = {"password": password, "code": code, "client_ip": client_ip}
-        await self.client.post(path, body)
-
-    async def link_identity(self, handler: BaseHandler, username: str, user: Model) -> None:
-        """Link a verified identity to the account of a signed-in user."""
-        body = {"user": user, "client_ip": self.client_address(handler.request)}
-        path = f"/auth/accounts/{quote(username, safe='')}/identities"
-        await self.client.post(path, body)
-
-    async def unlink_identity(self, handler: BaseHandler, username: str, identity: str) -> None:
-        """Remove an identity of a signed-in user."""
-        account, key = quote(username, safe=""), quote(identity, safe="")
-        await self.client.delete(
-            f"/auth/accounts/{account}/identities/{key}",
-            client_ip=self.client_address(handler.request),
-        )
-
-    async def begin_registration(self, username: str) -> Model:
-        """Return a new secret for the authenticator of a user with a correct password."""
-        path = f"/auth/accounts/{quote(username, safe='')}/authenticator/registration"
-        return dict(await self.client.post(path))
-
-    async def confirm_registration(
-        self, handler: BaseHandler, username: str, registration: str, code: str
-    ) -> Model:
-        """Store an authenticator; return its recovery codes and the proof of the code."""
-        body = {
-            "registration": registration,
-            "code": code,
-            "client_ip": self.client_address(handler.request),
-        }
-        path = f"/auth/accounts/{quote(username, safe='')}/authenticator"
-        return dict(await self.client.post(path, body))
-
-    async def change_password(
-        self,
-        handler: BaseHandler,
-        name: str,
-        old: str,
-        new: str,
-        *,
-        code: str = "",
-        code_proof: str = "",
-    ) -> None:
-        """Set a new password; the old password authenticates the request.
-
-        Raises
-        ------
-        CodeNeeded
-            If the old password is correct, but the one-time code is missing or wrong.
-        BaiError
-            If the old password is wrong, the account is blocked, the new password breaks a rule,
-            or the manager is unavailable.
-        """
-        body = {
-            "name": name,
-            "old_password": old,
-            "new_password": new,
-            "code": code,
-            "code_proof": code_proof,
-            "client_ip": self.client_address(handler.request),
-            # Changing the password ends all other sign-ins; this browser stays signed in.
-            "keep_session": handler.get_session_cookie() if handler.current_user else "",
-        }
-        try:
-            await self.client.post("/auth/password", body)
-        except errors.SignInRefused as error:
-            if (reason := error.details.get("reason")) in (CODE_NEEDED, CODE_WRONG):
-                raise CodeNeeded(
-                    error.details["username"], is_wrong=reason == CODE_WRONG
-                ) from error
-            raise
 
     async def refresh_user(self, user: User, handler: BaseHandler | None = None) -> bool | Model:
         """Read the account again, and return the new authentication model if it has changed.

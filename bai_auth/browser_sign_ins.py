@@ -1,6 +1,6 @@
 """Browser sign-ins, which can be revoked individually; each is a row of the Hub's token table.
 
-JupyterHub's own login cookie contains a value that all browsers of a user share and that remains
+JupyterHub's own login cookie has the same value in all browsers of a user, and this value remains
 valid after a logout. The cookie set here contains a token without scopes instead. A logout, the
 Hub's token page or a request to its REST API revokes the sign-in by deleting this token.
 

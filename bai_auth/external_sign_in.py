@@ -23,8 +23,8 @@ class ExternalSignInHandler(LoginHandler):
 
         ``target`` is the address that opens after the sign-in.
         """
-        # Keep only ``next``: `get_next_url` validates it, but would append all other parameters to
-        # it.
+        # Remove all parameters except ``next``, because `get_next_url` would append them to the
+        # result.
         self.request.arguments = {"next": [target.encode()]}
         self.request.query = ""
         external = {"user": user, "rules": rules}

@@ -18,7 +18,7 @@ REASONS = {
     "inactive": "sign_in.inactive",
     "before-verification": "sign_in.before_verification",
     "address": "sign_in.address",
-    # Only for sign-ins at an OpenID provider.
+    # The following reasons occur only for sign-ins at an OpenID provider.
     "not-linked": "openid.not_linked",
     "account-exists": "openid.account_exists",
     "no-verified-email": "openid.no_email",

@@ -37,7 +37,7 @@ NOTICES = frozenset({"password_reset", "signed_up", "account_deleted"})
 
 
 class Page(BaseHandler):
-    """A page whose template gets ``translate`` and the links of the language menu."""
+    """A page; its template gets ``translate`` and the links of the language menu."""
 
     def render_template(self, name: str, sync: bool = False, **ns: Any) -> Any:
         translate = catalogue.translator_for(self)
@@ -185,7 +185,7 @@ class LoginHandler(SignInSteps, Page, HubLoginHandler):
         self.finish(await page)
 
     def set_login_cookie(self, user: Any) -> None:
-        """Create the sign-in, unless it would end another one and is not confirmed.
+        """Create the sign-in, unless it would end another sign-in and is not confirmed.
 
         Check and creation are in one function without ``await``: of two concurrent sign-ins, the
         second finds the first.
@@ -264,7 +264,7 @@ class ChangePasswordHandler(SignInSteps, Page):
     async def post(self) -> None:
         taken = self.take_pending()
         if taken is not None and taken.new_password:
-            # The user has submitted the page for the one-time code.
+            # The user has just submitted the page for the one-time code.
             old, new = taken.password, taken.new_password
         else:
             old = self.get_body_argument("old_password", "", strip=False)
@@ -343,7 +343,7 @@ class ChangePasswordHandler(SignInSteps, Page):
         """
         code = self.get_body_argument("recovery_code", "") or self.get_body_argument("code", "")
         try:
-            await self.authenticator.change_password(
+            await self.authenticator.account_calls.change_password(
                 self, name, old, new, code=code, code_proof=proof
             )
         except errors.InvalidRequest as error:

@@ -35,7 +35,7 @@ from .token_rules import TokenListHandler
 # Maximum page size of the manager's lists.
 MAX_SESSIONS = 500
 USERS_PER_PAGE = 50
-# Short: if the manager does not respond, the page is shown without sessions.
+# A short timeout: if the manager does not respond, the page is shown without sessions.
 SESSIONS_TIMEOUT_SECONDS = 5.0
 NOT_STARTED = (
     Status.SUSPENDED,
@@ -115,8 +115,8 @@ class HomePage(SessionsPage, HomeHandler):
 class ServerPage(SessionsPage, UserUrlHandler):
     """The address of a server that does not run.
 
-    If the server belongs to a session that waits, for example after a preemption, or has ended, the
-    page says so and links to the session instead of offering a start.
+    If the session of the server waits (for example after a preemption) or has ended, the page shows
+    this with a link to the session, and offers no start.
     """
 
     def render_template(self, name: str, sync: bool = False, **ns: Any) -> Any:
@@ -132,7 +132,7 @@ class ServerPage(SessionsPage, UserUrlHandler):
         waiting = (await self.unstarted_sessions(owner)).get(server)
         ended = None
         if waiting is None and server:
-            # A server has one session after another; the last one is the newest.
+            # A server has several sessions one after the other; the last one is the newest.
             ended = next(reversed(await self.sessions([owner], sorted(ENDED), [server])), None)
         return str(
             await super().render_template("not_running.html", waiting=waiting, ended=ended, **ns)

@@ -37,8 +37,8 @@ ServerKey = tuple[str, str]
 class ServerLocks:
     """Serializes changes and removals of each server; starts wait for them.
 
-    The Hub awaits between reading a server's record and using or deleting it, so a concurrent
-    request for the same server would fail with an internal error.
+    Between reading the record of a server and using or deleting it, the Hub awaits other work. A
+    concurrent request for the same server would then fail with an internal error.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class ServerLocks:
             lock = self._locks.get(key)
             if task := self._removals.get(key):
                 await asyncio.wait([task])
-                # Let the task's done callback delete it from ``_removals``.
+                # Let the done callback of the task remove the task from ``_removals``.
                 await asyncio.sleep(0)
             elif lock is not None and lock.locked():
                 async with lock:
@@ -138,7 +138,8 @@ class OwnerOnlyStartMixin(BaseHandler):
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     raise
-                # A stop of the server cancelled its start; this request was not cancelled.
+                # The start was cancelled by a stop of the server, not by a cancellation of this
+                # request.
                 raise web.HTTPError(
                     HTTPStatus.CONFLICT,
                     f"the start of server {server_name or user.name} was cancelled by a stop;"

@@ -31,8 +31,8 @@ PROOF_ATTRIBUTE = "bai_code_proof"
 # Attribute of the login handler with the verified identity at an OpenID provider. It is never read
 # from a form.
 EXTERNAL_ATTRIBUTE = "bai_external"
-# Lifetimes of a sign-in that waits for a code, or for a registration. A registration takes longer:
-# the user installs an app, and stores recovery codes.
+# Lifetimes of a sign-in that waits for a code, and of one that waits for a registration. A
+# registration takes longer, because the user has to install an app and store recovery codes.
 CODE_SECONDS = 300.0
 REGISTRATION_SECONDS = 600.0
 
@@ -116,7 +116,9 @@ class SignInSteps(BaseHandler):
         registration = credentials.registration
         if registration is None:
             try:
-                registration = await self.authenticator.begin_registration(needed.username)
+                registration = await self.authenticator.account_calls.begin_registration(
+                    needed.username
+                )
             except errors.BaiError as error:
                 raise sign_in_failed(error, translate) from error
         kept = replace(credentials, registration={**registration, "username": needed.username})
@@ -143,7 +145,7 @@ class SignInSteps(BaseHandler):
         assert registration is not None
         username = str(registration["username"])
         try:
-            done = await self.authenticator.confirm_registration(
+            done = await self.authenticator.account_calls.confirm_registration(
                 self, username, registration["registration"], self.get_body_argument("code", "")
             )
         except errors.InvalidRequest as error:

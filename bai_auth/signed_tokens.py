@@ -112,7 +112,7 @@ def read_token(sites: Mapping[str, Site], token: str) -> Accepted:
         claims = jwt.decode(
             token,
             site.public_key,
-            # Signatures with a public key only: never "none", and never HMAC.
+            # Only signatures with a public key are accepted: neither "none" nor HMAC.
             algorithms=list(ALGORITHMS),
             audience=site.provider.client_id,
             issuer=site.provider.issuer,
@@ -128,7 +128,7 @@ def read_token(sites: Mapping[str, Site], token: str) -> Accepted:
         site,
         external_user(site.provider, claims),
         token_hash,
-        # Later than any time at which the token is accepted.
+        # This is later than any time at which the token is accepted.
         datetime.fromtimestamp(claims["exp"] + 2 * LEEWAY_SECONDS, UTC),
     )
 
@@ -158,7 +158,7 @@ class SignedTokenHandler(ExternalSignInHandler):
         try:
             self._require_navigation()
             if self.current_user is not None:
-                # A link must not sign this browser in as another user.
+                # Ignore the token: a link must not sign this browser in as another user.
                 self.request.arguments = {"next": [target.encode()]}
                 self.request.query = ""
                 self.redirect(self.get_next_url(self.current_user))
@@ -181,7 +181,9 @@ class SignedTokenHandler(ExternalSignInHandler):
         except InvalidToken as error:
             raise self._failed(str(error)) from error
         try:
-            await self.authenticator.redeem_signed_token(accepted.token_hash, accepted.expires_at)
+            await self.authenticator.account_calls.redeem_signed_token(
+                accepted.token_hash, accepted.expires_at
+            )
         except errors.Conflict as error:
             raise self._failed("the token was used before") from error
         except errors.BaiError as error:

@@ -29,8 +29,8 @@ class TokenListHandler(UserTokenListAPIHandler):
 def reject_malformed(body: Any) -> None:
     """Raise a 400 if the body of a token request, or the note or lifetime in it, is invalid.
 
-    A note is invalid if it is too long or ``text_problem`` rejects it, for example because the
-    database cannot store a character (lone surrogates; NUL on PostgreSQL).
+    A note is invalid if it is too long, or if ``text_problem`` finds a problem, for example a
+    character that the database cannot store (lone surrogates; NUL on PostgreSQL).
     """
     if body is None:
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from bai_labext import config_path
-from bai_services.system.imports import no_garbage_collections
+from bai_labext import attached, config_path
+from bai_services.system.imports import no_garbage_collections, without_hub_modules
 
 
 def import_jupyterlab() -> None:
@@ -34,10 +34,11 @@ def _no_yarn_config(_logger: object) -> dict[str, dict[str, str]]:
 
 def main() -> None:
     """Run ``jupyterhub-singleuser`` with the arguments of this process."""
+    attached.redirect_output(os.environ)
     others = os.environ.get("JUPYTER_CONFIG_PATH", "").split(os.pathsep)
     paths = [config_path(), *(path for path in others if path and path != config_path())]
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(paths)
-    with no_garbage_collections():
+    with no_garbage_collections(), without_hub_modules():
         import_jupyterlab()
         from jupyterhub.singleuser import main as run_singleuser
 

@@ -1,7 +1,7 @@
 """Report to the manager how long the session has been idle.
 
 Requests that an open page sends by itself do not count as use. Jupyter's ``api_last_activity``
-includes them, for example every poll of JupyterLab, so it is not used here.
+cannot be used, because it includes such requests, for example every poll of JupyterLab.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Activity:
             self._reported.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pause):
-                    # A report on request restarts the pause.
+                    # A report on request also restarts the interval.
                     await self._reported.wait()
                 continue
             try:

@@ -155,7 +155,7 @@ class Runner:
     def _wait_for_hub(self) -> bool:
         """Wait until the Hub has registered this server.
 
-        Return True then, or False if a signal stops the session first.
+        Return True in this case, or False if a signal stops the session first.
         """
         pause = FIRST_POLL_PAUSE_SECONDS
         while not self._stopping.is_set():

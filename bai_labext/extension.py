@@ -85,7 +85,7 @@ def load(server_app: Any) -> None:
             handlers.append((pattern, NotOfferedHandler, {"refusal": offer.refusal}))
             server_app.log.info("bai_labext: %s", offer.refusal)
     web_app.add_handlers(".*$", handlers)
-    # Callbacks run when the loop starts; by then jupyter-server-proxy has been loaded, too.
+    # Callbacks run when the loop starts; jupyter-server-proxy has then also been loaded.
     server_app.io_loop.add_callback(running.record_uses)
     server_app.io_loop.add_callback(shared_apps.serve, web_app, running, link)
     server_app.io_loop.add_callback(running.stop_idle)

@@ -21,8 +21,8 @@ STATUSES = {
     errors.NotFound: HTTPStatus.NOT_FOUND,
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
     errors.Forbidden: HTTPStatus.FORBIDDEN,
-    # The session's token is invalid, not the user's credential. With 401, the browser would ask the
-    # user to sign in again.
+    # Not 401, with which the browser would ask the user to sign in again: the session's token is
+    # invalid, not the user's credential.
     errors.NotSignedIn: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.Conflict: HTTPStatus.CONFLICT,
     errors.AlreadyExists: HTTPStatus.CONFLICT,
@@ -31,15 +31,15 @@ STATUSES = {
 
 
 UNAVAILABLE = HTTPStatus.SERVICE_UNAVAILABLE
-# Fields of an app for the panel. ``used_at`` is omitted: it changes often, so every poll would send
-# all apps.
+# Fields of an app for the panel. ``used_at`` is omitted, because it changes often and every poll
+# would then send all apps.
 APP_FIELDS = ("name", "title", "kind", "path", "state", "message", "arguments")
 
 
 class PanelHandler(APIHandler):
     """Base class: JSON responses, and our errors as ``{"error": code, "message": text}``."""
 
-    # Requests of an open panel do not count as activity, because it polls by itself.
+    # Requests of an open panel do not count as activity, because the panel polls by itself.
     _track_activity = False
 
     def initialize(self, link: ManagerLink, running: RunningApps) -> None:

@@ -10,7 +10,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-# Isolated mode: variables of the image such as PYTHONPATH are for the image's own Python.
+# Use isolated mode, because variables of the image such as PYTHONPATH are for the image's own
+# Python.
 ISOLATED = "-I"
 
 

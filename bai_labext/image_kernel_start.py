@@ -14,7 +14,8 @@ FIRST = "BAI_KERNEL_PACKAGES_FIRST"
 
 def main() -> None:
     packages = os.environ.get("BAI_KERNEL_PACKAGES", "")
-    # Python puts the folder of this file on the path; it has modules of the platform.
+    # Remove the folder of this file, which Python has put on the path: it contains modules of the
+    # platform.
     sys.path[0] = ""
     if packages:
         sys.path.insert(1 if os.environ.pop(FIRST, "") else len(sys.path), packages)

@@ -66,8 +66,8 @@ class ManagerLink:
 
     @cached_property
     def _client(self) -> Client:
-        # Create the client at the first request: this takes longer than the rest of the extension's
-        # start.
+        # Create the client at the first request, because this takes longer than the rest of the
+        # extension's start.
         if not (self.session_id and self._url and self._token):
             raise Unavailable("this server is not a session of a resource manager")
         return Client(self._url, Token(self._token), CALL_TIMEOUT_SECONDS)
@@ -139,7 +139,7 @@ class ManagerLink:
             total += page["total"]
         others = [item for item in items if item["id"] != self.session_id][:MAX_SESSIONS]
         others.sort(key=lambda item: str(item["created_at"]), reverse=True)
-        # This session is live, too.
+        # This session is one of the live sessions.
         return {
             "items": [{**_pick(i, OTHER_SESSION_FIELDS), **_reason(i)} for i in others],
             "total": max(total - 1, 0),

@@ -37,8 +37,8 @@ MAX_PORTS = 5
 # Header of the manager's requests for metrics; the runtime may serve them on another port.
 METRICS_HEADER = b"x-bai-metrics"
 # Requests with these headers came through the Hub's proxy and are not authorized; gateways never
-# send them. So a client cannot bypass the gateway, even if it knows the secret, for example because
-# the model's server echoes requests.
+# send them. Therefore a client cannot bypass the gateway even if it knows the secret, for example
+# because the model's server echoes requests.
 PROXY_HEADERS = frozenset({b"x-forwarded-host", b"x-forwarded-port"})
 _HEAD_END = b"\r\n\r\n"
 
@@ -50,7 +50,7 @@ class ReplicaRunner(Runner):
         super().__init__(environ)
         self._secret = self._environ.pop(SECRET_VARIABLE, "")
         if self._environ.get("BAI_SESSION_ENGINE") == "process":
-            # All replicas of the machine share its ports.
+            # All replicas on a machine share the ports of the machine, so use a free port.
             self._environ[PORT_VARIABLE] = str(free_port())
             if METRICS_PORT_VARIABLE in self._environ:
                 self._environ[METRICS_PORT_VARIABLE] = str(free_port())
@@ -69,7 +69,7 @@ class ReplicaRunner(Runner):
         return server
 
     def _wait_for_hub(self) -> bool:
-        """Return False only after a stop: the model's server need not wait for the Hub."""
+        """Return False only after a stop, because the model's server need not wait for the Hub."""
         return not self._stopping.is_set()
 
 
@@ -187,7 +187,7 @@ class ForwardServer:
                 )
         except OSError:
             if not head:
-                return  # a client of HTTP/2 cannot parse a response of HTTP/1.1
+                return  # a client of HTTP/2 cannot parse an HTTP/1.1 response
             more = b""
             if b"\r\n" + EXPLAIN_HEADER in head.lower():
                 ports = ",".join(map(str, await asyncio.to_thread(listening_ports)))
@@ -211,7 +211,7 @@ class ForwardServer:
 
 def listening_ports() -> list[int]:
     """Return the ports on which the processes of the replica listen; empty if they are unknown."""
-    # Imported only for trials: its import time would delay every replica.
+    # Imported only for trials, because the import would delay every replica.
     import psutil
 
     found: set[int] = set()

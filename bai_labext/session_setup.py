@@ -22,15 +22,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from bai_labext import attached
 from bai_services.core.sessions.end_reason import BOOTSTRAP_FAILED_EXIT_CODE
 
 FILE_VARIABLE = "BAI_SETUP_FILE"
-# The last one is in the parts that are mounted in images without a shell.
+# The last shell is in the parts of the platform, which are mounted in images without a shell.
 SHELLS = ("/bin/bash", "/bin/sh", "/opt/bai/rt/busybox/sh")
 
 
 def apply(environ: MutableMapping[str, str]) -> Mapping[str, str]:
     """Add the variables of the setup file to ``environ``, then run the scripts.
+
+    In a server that is attached to a batch session, the scripts have run already, in the batch
+    runner.
 
     Return the variables. Without a setup file, return an empty mapping. The variable with the path
     of the file is removed, so that the scripts run only once.
@@ -46,8 +50,9 @@ def apply(environ: MutableMapping[str, str]) -> Mapping[str, str]:
     setup = json.loads(Path(path).read_text())
     variables: dict[str, str] = setup["variables"]
     environ.update(variables)
-    for script in setup["scripts"]:
-        _run(script, environ)
+    if attached.VARIABLE not in environ:
+        for script in setup["scripts"]:
+            _run(script, environ)
     return variables
 
 

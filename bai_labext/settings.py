@@ -13,8 +13,8 @@ from bai_labext.apps import apps
 from bai_labext.apps.arguments import Arguments
 from bai_labext.sign_in_watch import CACHE_TTL_SECONDS
 
-# Packages enable their own server extensions through configuration files. Override these, because
-# unused extensions slow down startup. If an extension is not installed, Jupyter logs that and
+# Packages enable their own server extensions through configuration files. Set them here, because
+# unused extensions slow down the start. If an extension is not installed, Jupyter logs this and
 # continues.
 SERVER_EXTENSIONS = {
     "bai_labext": True,
@@ -45,7 +45,7 @@ def configure(c: Any, environ: Mapping[str, str] | None = None) -> None:
     # silently uses up the quota.
     c.FileContentsManager.delete_to_trash = False
 
-    # A revoked token or cookie remains valid for up to this time; JupyterHub's default is 300 s.
+    # A revoked token or cookie remains valid for at most this time; JupyterHub's default is 300 s.
     c.HubAuth.cache_max_age = CACHE_TTL_SECONDS
 
     c.LabApp.news_url = None

@@ -21,7 +21,8 @@ from tornado.netutil import bind_sockets
 from bai_services.system.imports import no_garbage_collections
 
 DEFAULT_URL, DEFAULT_PORT = "http://127.0.0.1:8091", 8091
-# If the Hub is killed, its manager holds the port until it detects that its parent has ended.
+# If the Hub is killed, its manager uses the port until it detects that its parent process has
+# ended.
 BIND_TIMEOUT_SECONDS = 20.0
 RETRY_SECONDS = 0.25
 

@@ -94,8 +94,8 @@ def _ssl_context() -> ssl.SSLContext:
 
 @cache
 def _context_of(_file: str | None, _directory: str | None) -> ssl.SSLContext:
-    # Cached: loading the certificate authorities takes longer than a typical call. The arguments
-    # are variables that this function reads.
+    # Cached, because loading the certificate authorities takes longer than a typical call. The
+    # arguments are the variables that the SSL library reads.
     return httpx.create_ssl_context(trust_env=True)
 
 
@@ -251,7 +251,7 @@ def raise_for_status(host: str, status: int, content: bytes, location: str = "")
     try:
         error = error_of(json.loads(content), default)
     except (ValueError, KeyError, TypeError):
-        # Not a response of the manager, but of a proxy or the Hub.
+        # This is not a response of the manager, but of a proxy or the Hub.
         raise default(f"{host} responded with status {status}") from None
     raise error
 
@@ -284,7 +284,7 @@ def is_loopback(host: str) -> bool:
 
 
 def unreachable(url: str, error: BaseException) -> errors.Unavailable:
-    """Return the error for a manager that does not respond; ``error``: that of the connection."""
+    """Return the error for a manager that does not respond. ``error`` is the connection error."""
     cause: BaseException | None = error
     while cause is not None:
         # aiohttp's error is of this class too, but without the reason, which its cause has.

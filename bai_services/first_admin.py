@@ -22,7 +22,8 @@ EXIT_REJECTED = 3
 
 
 async def create_first_admin(manager: Manager, spec: Mapping[str, str]) -> str:
-    """Create the account and its prerequisites; return its access key and secret key as text.
+    """Create the account and its prerequisites; return the access key and the secret key of the
+    account as text.
 
     Raises
     ------

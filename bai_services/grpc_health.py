@@ -96,7 +96,7 @@ async def _ask(
         received += len(data)
         if not data:
             raise ConnectionResetError("the replica has closed the connection")
-        # h2 would wait for the rest of a large frame.
+        # Check this here, because h2 would wait for the rest of a large frame.
         if received > MAX_ANSWER_BYTES or data.startswith(b"HTTP/"):
             return GrpcHealth.NO_GRPC
         for event in connection.receive_data(data):

@@ -19,7 +19,7 @@ from bai_services.system.ports import free_port, is_free
 
 # A reservation keeps the user's other installations from taking the same ports for this time.
 RESERVED_SECONDS = 300
-# Preferred port of each component, relative to the public port.
+# Preferred port of each component, as the difference from the public port.
 PORT_OFFSETS = {"proxy_api": 1, "hub": 81, "manager": 91, "gateway": 92}
 
 
@@ -150,7 +150,7 @@ def _write_once(path: Path, text: str) -> None:
     with open(descriptor, "w") as file:
         file.write(text)
     try:
-        # A link fails if the name exists, and never exposes a partial file.
+        # Create it by a link, which fails if the name exists and never exposes a partial file.
         os.link(temporary, path)
     except FileExistsError:
         pass

@@ -26,7 +26,7 @@ MANAGER_ROLE: Mapping[str, Any] = {
     ],
 }
 
-# The gateway handles untrusted requests, so it gets only these variables and no other secrets.
+# The gateway processes untrusted requests, so it gets only these variables and no other secrets.
 _FOR_GATEWAY = (
     "BAI_GATEWAY_", "BAI_MANAGER_URL", "BAI_METRICS_TOKEN_FILE", "BAI_TRACING",
     "BAI_TRUSTED_PROXIES", "HOME", "OTEL_", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_",
@@ -68,7 +68,7 @@ def configure_pages_and_sessions(c: Any, brand: Brand) -> None:
     # event loop responsive.
     c.JupyterHub.concurrent_spawn_limit = 50
     c.JupyterHub.active_server_limit = 0
-    # Forgotten tokens of users must expire.
+    # A limit, so that tokens that users have forgotten expire.
     c.JupyterHub.token_expires_in_max_seconds = 365 * 24 * 3600
     c.JupyterHub.template_paths = [
         str(Path(path) / "templates")

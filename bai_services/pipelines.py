@@ -142,7 +142,7 @@ class PipelineBuilder:
         parameters: Mapping[str, Value] | None = None,
         **settings: Any,
     ) -> str:
-        """Add a task; ``settings`` replace or complete those of the pipeline.
+        """Add a task; ``settings`` replace or complete the settings of the pipeline.
 
         ``for_each``: the values themselves, or ``ForEach`` for a parameter.
         """

@@ -24,7 +24,7 @@ class SingleFlight(Generic[K, T]):
         if task is None:
             task = self.running[key] = asyncio.create_task(call())
             task.add_done_callback(lambda _: self.running.pop(key))
-        # Shielded: a cancelled caller must not cancel the call for the others.
+        # Shield the call: the cancellation of one caller must not affect the others.
         return await asyncio.shield(task)
 
 
@@ -44,7 +44,7 @@ class FreshSingleFlight(Generic[K, T]):
         task = self._next.get(key)
         if task is None:
             task = self._next[key] = asyncio.create_task(self._run_after_current(key, call))
-        # Shielded: a cancelled caller must not cancel the call for the others.
+        # Shield the call: the cancellation of one caller must not affect the others.
         return await asyncio.shield(task)
 
     async def _run_after_current(self, key: K, call: Call[T]) -> T:

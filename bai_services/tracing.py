@@ -120,7 +120,7 @@ def span(
     Parameters
     ----------
     parent
-        The span to which this one belongs, as ``traceparent``. Default: the current span.
+        The parent of the span, as ``traceparent``. Default: the current span.
     hidden
         Texts, such as names of users, that are removed from the reason of a failure.
     is_server

@@ -43,7 +43,7 @@ class SdkTracer:
     def __init__(self, facts: Mapping[str, str], processor: SpanProcessor) -> None:
         """``facts`` describe this process; ``processor`` gets the spans that have ended."""
         self._ids = _Ids()
-        # The process stops the export itself: at its exit, the SDK would wait up to 30 s.
+        # The process itself stops the export, because the SDK would wait up to 30 s at the exit.
         self._provider = TracerProvider(
             resource=Resource.create(dict(facts)), id_generator=self._ids, shutdown_on_exit=False
         )
@@ -157,7 +157,7 @@ class SdkSpan(Span):
 
     def fail(self, reason: str, code: str = "") -> None:
         if self._has_failed:
-            return  # the first reason is the cause
+            return  # keep the first reason, which is the cause
         self._has_failed = True
         text = span_content.redacted(reason, self._hidden)
         self._span.set_status(trace.Status(trace.StatusCode.ERROR, text))
@@ -188,7 +188,9 @@ class _Ids(RandomIdGenerator):
 
 
 class _RateLimit(logging.Filter):
-    """Passes one log record per interval: each batch logs several while the receiver is down."""
+    """Passes one log record per interval, because each batch logs several records while the
+    receiver is down.
+    """
 
     def __init__(self, seconds: float) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ from .server import SessionServer
 
 # Maximum number of projects, and of pairs of project and resource group, for which the form
 # requests the manager's offer in addition to the initial project. For any other pair, it shows the
-# offer of the pair's project, or else of the initial project.
+# offer for the project of the pair, or else for the initial project.
 MAX_OFFERS = 24
 RESOURCE = "resource:"
 UNIT = ":unit"
@@ -179,7 +179,7 @@ def _ports(form: Form) -> list[int | str]:
 
 
 async def render(spawner: SessionServer) -> str:
-    """Return the HTML of the form, or of a message if there are no offers to show."""
+    """Return the HTML of the form; if there are no offers, return the HTML of a message."""
     submitted = _submitted.get()
     translate = spawner.translate
     if submitted is not None and submitted.language:
@@ -257,7 +257,7 @@ async def gather_offers(spawner: SessionServer, values: Mapping[str, Any]) -> di
     pairs = [
         (project, group["name"])
         for project, offer in by_project.items()
-        # The only group of a project is its default, so its offer is known already.
+        # The only group of a project is its default group, so its offer is already known.
         if len(offer["resource_groups"]) > 1
         for group in offer["resource_groups"]
     ][:MAX_OFFERS]

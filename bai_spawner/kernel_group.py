@@ -1,4 +1,4 @@
-"""Start, poll and stop the kernels of one session together: either all of them run or none."""
+"""Start, poll and stop the kernels of one session together: all of them run, or none of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ async def start(
         subs = await asyncio.gather(*starting)
         main = await engine.start(plan, environ, command)
     except BaseException:
-        # A cancelled start cleans up after itself. Stop the kernels whose start was complete.
+        # A start that is cancelled removes its own remains; here, stop the kernels whose start was
+        # complete.
         for task in starting:
             task.cancel()
         outcomes = await asyncio.gather(*starting, return_exceptions=True)
@@ -54,6 +55,8 @@ async def poll(engine: Engine, running: Running) -> Exit | None:
         If the main kernel's engine does not respond. Unreachable engines of sub kernels are
         ignored.
     """
+    if running.is_attached:
+        return await engine.poll_attached(running)
     ended = await engine.poll(running)
     if ended is not None or not running.subs:
         return ended
@@ -62,7 +65,7 @@ async def poll(engine: Engine, running: Running) -> Exit | None:
     )
     for sub, outcome in zip(running.subs, outcomes, strict=True):
         if isinstance(outcome, Exit):
-            # There is no code, because the main kernel determines the exit code of a session.
+            # Leave the code out, because the main kernel determines the exit code of a session.
             text = kernel_end_text(sub.hostname, outcome.text, outcome.code)
             return Exit(None, EndReason.KERNEL_ENDED, text)
         if isinstance(outcome, BaseException) and not isinstance(outcome, EngineUnreachable):
@@ -73,18 +76,22 @@ async def poll(engine: Engine, running: Running) -> Exit | None:
 async def stop(engine: Engine, running: Running, now: bool = False) -> Exit:
     """Stop all kernels concurrently and return the exit of the main one.
 
+    Of a batch session that its agent has started, stop only the attached server.
+
     Raises
     ------
     EngineUnreachable
         If an engine does not respond; a kernel may still be running.
     """
+    if running.is_attached:
+        return await engine.stop_attached(running, now)
     return (await _for_all(running, lambda one: engine.stop(one, now)))[0]
 
 
 async def abandon(engine: Engine, running: Running) -> None:
     """Stop and remove the kernels whose engines respond; lost agents have stopped the others.
 
-    A session with one kernel needs no call, because the only agent is lost.
+    No call is needed for a session with one kernel, because its only agent is lost.
     """
     if not running.subs:
         return
@@ -103,7 +110,8 @@ async def abandon(engine: Engine, running: Running) -> None:
 
 async def remove(engine: Engine, running: Running) -> None:
     """Remove the containers or files of the ended kernels (see ``Engine.remove``)."""
-    await _for_all(running, engine.remove)
+    if not running.is_attached:
+        await _for_all(running, engine.remove)
 
 
 async def read_logs(engine: Engine, running: Running, max_bytes: int) -> tuple[str, dict[str, str]]:
@@ -111,6 +119,8 @@ async def read_logs(engine: Engine, running: Running, max_bytes: int) -> tuple[s
 
     ``max_bytes`` limits the total. If there are sub kernels, the main kernel gets half of it.
     """
+    if running.is_attached:
+        return "", {}
     if not running.subs:
         return await engine.read_log(running, max_bytes), {}
     share = max_bytes // 2 // len(running.subs)

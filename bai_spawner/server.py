@@ -64,10 +64,9 @@ class SessionServer(Spawner):
         30,
         min=0,
         help="""
-        Seconds that a start from the Hub waits in the queue. Then the start ends with a link to
-        the session, which remains pending and starts later by itself. 0: the start does not wait.
-        The wait counts towards `start_timeout`.
-        """,
+        Seconds that a start from the Hub waits in the queue. After this time, the start ends with a
+        link to the session, which remains pending and starts later without the Hub. 0: the start
+        does not wait. The wait counts towards `start_timeout`. """,
     ).tag(config=True)
 
     answer_step_seconds = Float(
@@ -220,7 +219,9 @@ class SessionServer(Spawner):
         self._commit()
 
     def forget_options(self) -> None:
-        """Remove all options but the session id, so that the owner's next start ignores them."""
+        """Remove all options except the session id, so that they do not apply to the owner's next
+        start.
+        """
         options = self.orm_spawner.user_options or {}
         remaining = {name: value for name, value in options.items() if name == SESSION_ID}
         self.user_options = self.orm_spawner.user_options = remaining
@@ -249,7 +250,7 @@ class SessionServer(Spawner):
 
         If the manager is unavailable, the next ``poll`` repeats the report.
         """
-        if self._running is None or self._is_reported:
+        if self._running is None or self._is_reported or self._running.is_attached:
             return
         try:
             await self.sessions.started(self._running)

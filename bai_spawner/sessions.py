@@ -81,7 +81,7 @@ class Sessions:
         await self._client.close()
 
     async def options(self, owner: str, project: str = "", group: str = "") -> dict[str, Any]:
-        """Return what the start form can offer to ``owner``: projects, groups, images, limits."""
+        """Return the options of the start form for ``owner``: projects, groups, images, limits."""
         query = {"owner": owner, "project": project, "resource_group": group}
         return await self._get("/sessions/options", **{k: v for k, v in query.items() if v})
 
@@ -95,7 +95,7 @@ class Sessions:
     async def has_lost_agent(self, session_id: str) -> bool:
         """Return whether a session is stopped because it has lost an agent.
 
-        Its kernels on lost agents have stopped then.
+        In this case, its kernels on lost agents have already stopped.
         """
         coded = (await self.get(session_id))["status_coded"] or {}
         return coded.get("code") in _LOST_CODES
@@ -162,8 +162,8 @@ class Sessions:
         """Report the end of a session to the manager; return whether the manager accepted it.
 
         While the manager is unavailable, the report is retried with exponential backoff, up to
-        ``MAX_REPORT_ATTEMPTS`` times in total. If all attempts fail, the manager learns of the end
-        from the agent's heartbeats.
+        ``MAX_REPORT_ATTEMPTS`` times in total. If all attempts fail, the manager detects the end by
+        the agent's heartbeats.
         """
         pause = FIRST_REPORT_PAUSE_SECONDS
         for attempt in range(MAX_REPORT_ATTEMPTS):

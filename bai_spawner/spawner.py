@@ -12,6 +12,7 @@ from traitlets import default
 
 from bai_services.core import errors
 from bai_services.core.coded_text import TextTemplate
+from bai_services.core.sessions.agent_launch import BY_AGENT
 from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.logs import MAX_LOG_BYTES
 from bai_services.engines.base import Engine, EngineUnreachable, Exit, Running
@@ -23,7 +24,7 @@ from .sessions import NO_LOGS, is_ended
 from .start import Start
 
 PROGRESS_STEP_SECONDS = 0.5
-# A stop that takes longer may be waiting for the engine of a lost machine.
+# If a stop takes longer than this, it may be waiting for the engine of a lost machine.
 LOST_CHECK_SECONDS = 2.0
 STOPPED = TextTemplate.STOPPED_THROUGH_HUB.value
 
@@ -61,7 +62,7 @@ class BaiSpawner(SessionServer):
 
     @property
     def is_refused_by_field(self) -> bool:
-        """Whether the form already shows, next to a field, why the start was refused."""
+        """Whether the form shows, next to a field, why the start was refused."""
         return form.has_problems()
 
     def serves(self, session_id: str) -> bool:
@@ -84,12 +85,15 @@ class BaiSpawner(SessionServer):
         except EngineUnreachable as error:
             self.log.error("%s cannot be stopped now: %s", self._log_name, error)
             # The Hub discards the server's state in any case, so the manager must stop the session
-            # through the agent.
-            await self._cancel_in_manager(running.session_id)
+            # through the agent. A batch session continues without its attached server.
+            if not running.is_attached:
+                await self._cancel_in_manager(running.session_id)
             return
         if ended is None:
-            await kernel_group.abandon(engine, running)
             self.forget()
+            if running.is_attached:
+                return
+            await kernel_group.abandon(engine, running)
             end = Exit(None, EndReason.STOPPED, STOPPED)
             await self.sessions.report_exit(running.session_id, end, NO_LOGS, self.log)
             return
@@ -143,8 +147,9 @@ class BaiSpawner(SessionServer):
         return self._last_exit
 
     async def _finish(self, engine: Engine, running: Running, ended: Exit) -> None:
-        logs = await kernel_group.read_logs(engine, running, MAX_LOG_BYTES)
-        await self.sessions.report_exit(running.session_id, ended, logs, self.log)
+        if not running.is_attached:
+            logs = await kernel_group.read_logs(engine, running, MAX_LOG_BYTES)
+            await self.sessions.report_exit(running.session_id, ended, logs, self.log)
         await kernel_group.remove(engine, running)
         self.forget()
         self._last_exit = ended.as_poll
@@ -201,14 +206,18 @@ class BaiSpawner(SessionServer):
             await asyncio.sleep(PROGRESS_STEP_SECONDS)
 
     async def delete_forever(self) -> None:
-        """Cancel the server's session if it is live; the Hub is removing the server."""
+        """Cancel the server's session if it is live; the Hub is removing the server.
+
+        A batch session that its agent has started continues: the server was only attached to it.
+        """
         session_id = (self.orm_spawner.user_options or {}).get(SESSION_ID)
         if not session_id:
             return
         try:
             session = await self.sessions.get(str(session_id))
             is_own = (session["hub_user"], session["hub_server"]) == (self.user.name, self.name)
-            if is_own and not is_ended(session):
+            is_attached = session["started_by"] == BY_AGENT
+            if is_own and not is_attached and not is_ended(session):
                 await self.sessions.cancel(session["id"])
         except errors.BaiError as error:
             self.log.warning("Session %s was not cancelled: %s", session_id, error)

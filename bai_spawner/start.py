@@ -32,8 +32,8 @@ from .sessions import (
 )
 
 DEFAULT_NAME = "default"
-# Reserved at the end of `start_timeout`, so that a start that times out can report our message
-# before the Hub's own timeout reports a general one.
+# Reserved at the end of `start_timeout`, so that a start that times out reports a specific message
+# before the timeout of the Hub reports a general one.
 ERROR_REPORT_MARGIN_SECONDS = 5
 LOG_TAIL_LINES = 15
 # Lines of the output of a failed bootstrap script in the reason for the end of the session.
@@ -59,6 +59,8 @@ class Start:
         self._started = time.monotonic()
         self._seconds = min(spawner.start_timeout, spawner.response_timeout_seconds)
         self.session_id = ""
+        # The session runs already, and the start only opens it: a failure must not end it.
+        self._is_attached = False
 
     async def run(self) -> str:
         """Return the URL of the running server.
@@ -66,8 +68,8 @@ class Start:
         Raises
         ------
         StartRefused
-            If the start fails. No kernel of the start remains, but a session that the engine has
-            not started yet can remain in the manager.
+            If the start fails. In this case, no kernel of the start remains. If the engine has not
+            started the session yet, the session can remain in the manager.
         """
         # A user who starts the server in the browser cannot choose the trace.
         headers = self._spawner.handler.request.headers if self._spawner.handler else {}
@@ -95,6 +97,7 @@ class Start:
                 with tracing.step("wait until prepared"):
                     await self._wait_until_prepared(session)
                 plan = await self._launch(self.session_id)
+                self._is_attached = plan.is_attached
         except errors.BaiError as error:
             # On a name conflict, the details contain the id of the live session.
             live_id = error.details.get("session") if error.code == "already-exists" else None
@@ -110,8 +113,8 @@ class Start:
     def belongs_to(self, session_id: str) -> bool:
         """Return whether this start belongs to the session.
 
-        A start by the owner may create a new session. Therefore it belongs to no session until the
-        session is known.
+        A start by the owner may create a new session, so it belongs to no session until its session
+        is known.
         """
         if self.session_id or self._spawner.is_requested_by_owner:
             return self.session_id == session_id
@@ -157,7 +160,7 @@ class Start:
             plan = await self._launch(str(session_id))
         except errors.Conflict:
             return None  # not prepared yet, or ended
-        self.session_id = plan.session_id
+        self.session_id, self._is_attached = plan.session_id, plan.is_attached
         return plan
 
     async def _find_or_create_session(self) -> dict[str, Any]:
@@ -303,10 +306,12 @@ class Start:
         spawner.ip, spawner.port = await engine.address(plan)
         environ = {**spawner.get_env(), "BAI_MANAGER_URL": spawner.session_manager_url}
         if not engine.is_local:
-            # The Hub's own paths and Python are meaningless on another machine.
+            # Paths and the Python program of the Hub's machine may not exist on another machine.
             for name in spawner.env_keep:
                 if name not in spawner.environment:
                     environ.pop(name, None)
+        if plan.is_attached:
+            return await engine.attach(plan, environ, spawner.own_command())
         return await kernel_group.start(engine, plan, environ, spawner.own_command())
 
     async def _wait_until_ready(self, engine: Engine, running: Running) -> None:
@@ -346,7 +351,8 @@ class Start:
             raise EngineError(text + lines, reason=refusals.EXITED)
 
     async def _last_lines(self, engine: Engine, running: Running) -> str:
-        log = without_times(await engine.read_log(running, 16 * 1024)).rstrip()
+        log = (await kernel_group.read_logs(engine, running, 16 * 1024))[0]
+        log = without_times(log).rstrip()
         lines = log.splitlines()[-LOG_TAIL_LINES:]
         return "\n" + "\n".join(lines) if lines else ""
 
@@ -366,6 +372,8 @@ class Start:
                     "Session %s may not be cleaned up completely: %s", self.session_id, error
                 )
         self._spawner.forget()
+        if self._is_attached:
+            return
         ended = replace(end, code=code)
         await self._sessions.report_exit(self.session_id, ended, logs, self._spawner.log)
 

@@ -31,8 +31,13 @@ import sqlalchemy as sa
 
 from bai_services.core.cluster.devices import Device, DeviceAmount
 from bai_services.core.resources import ResourceSlots
-from bai_services.core.scheduling import elastic
 from bai_services.core.scheduling.caps import Scope, ScopeKind
+from bai_services.core.scheduling.elastic.decision import MAX_WAITING, decide
+from bai_services.core.scheduling.elastic.sessions import (
+    ElasticSession,
+    FreeAgent,
+    WaitingSession,
+)
 from bai_services.core.scheduling.placement import AgentState, Mode, Placement, Request
 from bai_services.core.scheduling.preemption.options import PreemptionOptions
 from bai_services.core.scheduling.queue import (
@@ -85,7 +90,7 @@ def _elastic_ms(rounds: int, *, sessions: int = 1000, agents: int = 500) -> floa
     for seed in range(rounds):
         world = _elastic_world(random.Random(seed), sessions, agents)
         start = time.perf_counter()
-        changes = elastic.decide(*world)
+        changes = decide(*world)
         times.append(time.perf_counter() - start)
         assert changes
     return round(max(times) * 1000, 1)
@@ -94,10 +99,10 @@ def _elastic_ms(rounds: int, *, sessions: int = 1000, agents: int = 500) -> floa
 def _elastic_world(
     rng: random.Random, count: int, agents: int
 ) -> tuple[
-    list[elastic.ElasticSession],
-    list[elastic.FreeAgent],
+    list[ElasticSession],
+    list[FreeAgent],
     dict[Scope, dict[str, int]],
-    list[elastic.WaitingSession],
+    list[WaitingSession],
 ]:
     """Return a group without free GPUs, in which waiting sessions also lack quota."""
     names = [f"agent-{n:03d}" for n in range(agents)]
@@ -107,7 +112,7 @@ def _elastic_world(
         size = ResourceSlots({"cpu": cores * 1000, "mem": cores * GIB, "cuda.shares": share})
         minimum = {"cpu": 2000, "mem": 2 * GIB, "cuda.shares": rng.randint(10, 30) * 10}
         sessions.append(
-            elastic.ElasticSession(
+            ElasticSession(
                 f"session-{n:04d}",
                 agent,
                 _scopes(f"user-{rng.randrange(100)}"),
@@ -118,7 +123,7 @@ def _elastic_world(
             )
         )
     free = [
-        elastic.FreeAgent(
+        FreeAgent(
             name,
             {"cpu": rng.randint(0, 4) * 1000, "mem": rng.randint(0, 4) * GIB},
             {f"{name}-gpu": rng.randint(0, 10) * 10},
@@ -130,14 +135,14 @@ def _elastic_world(
     headroom = {group: {"cpu": 8000, "cuda.shares": 200}}
     headroom |= {Scope(ScopeKind.USER, f"user-{n}"): {"cpu": 8000} for n in range(50)}
     waiting = [
-        elastic.WaitingSession(
+        WaitingSession(
             f"waiting-{n}",
             _scopes(f"user-{rng.randrange(100)}"),
             ResourceSlots({"cpu": rng.randint(1, 12) * 1000, "mem": GIB, "cuda.shares": 300}),
             frozenset(names),
             "cuda.shares",
         )
-        for n in range(elastic.MAX_WAITING)
+        for n in range(MAX_WAITING)
     ]
     return sessions, free, headroom, waiting
 

@@ -68,7 +68,9 @@ def test_manager_serves_and_stops_on_sigterm(tmp_path: Path) -> None:
 
 
 def test_manager_that_stops_answers_long_polls(tmp_path: Path) -> None:
-    """They are not logged as failures, and clients know that they may repeat the request."""
+    """The ended polls are not logged as failures, and the response tells clients to repeat the
+    request.
+    """
     port, path = free_port(), "/services/bai/api/v1/gateway/routes"
     with (
         manager_process(tmp_path, port) as process,

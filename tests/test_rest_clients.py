@@ -103,7 +103,7 @@ async def test_certificate_that_is_not_accepted_is_the_reason(
 async def test_certificate_authority_of_the_environment_is_accepted_also_for_this_machine(
     client_class: type[AnyClient], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The variable is set after the import, as by `bai-agent join --ca-file`."""
+    """The variable is set after the import, as `bai-agent join --ca-file` does."""
     certificate = write_certificate(tmp_path / "tls", "localhost")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
     async with rest_server(certificate) as url, client_class(url, TOKEN) as client:

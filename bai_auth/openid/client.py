@@ -22,8 +22,8 @@ import jwt
 
 from .settings import Provider, check_url
 
-# Only signatures with a public key: "none" proves nothing, and the key of HMAC would be the client
-# secret.
+# Only signatures with a public key are accepted: "none" proves nothing, and the key of HMAC would
+# be the client secret.
 ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
@@ -33,7 +33,8 @@ TIMEOUT_SECONDS = 10.0
 LEEWAY_SECONDS = 60
 METADATA_SECONDS = 3600.0
 FAILURE_SECONDS = 2.0
-# Maximum number of codes that are redeemed at a time; clients need no sign-in to send codes.
+# Maximum number of codes that are redeemed at a time, because anyone can send codes without a
+# sign-in.
 MAX_CONCURRENT = 16
 # Minimum time between two downloads of the keys; an unknown key id causes a download.
 MIN_KEYS_SECONDS = 30.0
@@ -125,7 +126,7 @@ class OpenIdClient:
             if more.get("sub") != claims["sub"]:
                 raise InvalidResponse("the userinfo endpoint describes another user")
             if "email" in claims:
-                # The endpoint may describe another address.
+                # The flag must not come from the endpoint, which may describe another address.
                 more.pop("email_verified", None)
             claims = {**more, **claims}
         return claims

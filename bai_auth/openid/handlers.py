@@ -67,8 +67,8 @@ class OpenIdHandler(BaseHandler):
             "next": self.get_argument("next", ""),
             "user": self.current_user.name if links else "",
         }
-        # Lax, because the provider's page leads back here. One cookie for each sign-in, so that
-        # sign-ins in two tabs do not interfere.
+        # SameSite is Lax, because the provider's page leads back here. Each sign-in has a separate
+        # cookie, so that sign-ins in two tabs do not interfere.
         self._set_cookie(
             _cookie_of(flow.state),
             json.dumps(content),
@@ -175,7 +175,7 @@ class CallbackHandler(OpenIdHandler, ExternalSignInHandler):
         if current is None or current.name != username:
             raise SignInFailed(HTTPStatus.FORBIDDEN, translate("openid.expired"))
         try:
-            await self.authenticator.link_identity(self, username, user)
+            await self.authenticator.account_calls.link_identity(self, username, user)
         except errors.AlreadyExists as error:
             text = translate("openid.already_linked")
             raise SignInFailed(HTTPStatus.CONFLICT, text) from error
@@ -201,7 +201,9 @@ class IdentitiesHandler(OpenIdHandler, FormPage):
             return
         try:
             identity = self.field("unlink")
-            await self.authenticator.unlink_identity(self, self.current_user.name, identity)
+            await self.authenticator.account_calls.unlink_identity(
+                self, self.current_user.name, identity
+            )
         except errors.Conflict:
             text = catalogue.translator_for(self)("openid.last_identity")
             await self._render(HTTPStatus.CONFLICT, text)
@@ -213,7 +215,7 @@ class IdentitiesHandler(OpenIdHandler, FormPage):
     async def _link(self, name: str) -> None:
         translate = catalogue.translator_for(self)
         try:
-            await self.authenticator.confirm_link(
+            await self.authenticator.account_calls.confirm_link(
                 self,
                 self.current_user.name,
                 self.field("password", strip=False),
@@ -237,7 +239,7 @@ class IdentitiesHandler(OpenIdHandler, FormPage):
         self, status: int = HTTPStatus.OK, error: str = "", error_field: str = ""
     ) -> None:
         try:
-            found = await self.authenticator.identities(self.current_user.name)
+            found = await self.authenticator.account_calls.identities(self.current_user.name)
         except errors.BaiError as cause:
             text = catalogue.translator_for(self)("sign_in.unavailable")
             raise web.HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, text) from cause

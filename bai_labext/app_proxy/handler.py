@@ -137,8 +137,9 @@ class AppProxyHandler(ProxyHandler):
 
     def _head(self, host: str, port: Any, proxied_path: str) -> bytes:
         request = self.request
-        # Do not call the override of a subclass: it uses the address from ``find_local_host``,
-        # which is not called for this request. The connection tries the loopback addresses in turn.
+        # Do not call the override of a subclass, which uses the address from ``find_local_host``:
+        # that method is not called for this request. The connection tries the loopback addresses in
+        # turn.
         uri = ProxyHandler.get_client_uri(self, "http", host, port, proxied_path)
         target = "/" + uri.partition("//")[2].partition("/")[2].partition("#")[0]
         headers = self.proxy_request_headers()
@@ -187,7 +188,7 @@ class AppProxyHandler(ProxyHandler):
         if getattr(self, "mappath", None):
             return  # jupyter-server-proxy rewrites the paths of this app
         if not CREDENTIAL_PARAMETERS.isdisjoint(request.arguments):
-            return  # perhaps only the URL authorizes the request, not its headers
+            return  # the request may be authorized only by its URL, not by its headers
         is_plain = request.method == "GET" and not any(h in request.headers for h in BODY_HEADERS)
         if is_plain and "close" not in request.headers.get("Connection", "").lower():
             prefix = f"{context}/".encode()

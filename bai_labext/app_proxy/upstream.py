@@ -16,8 +16,8 @@ from tornado.iostream import IOStream
 CONNECT_TIMEOUT_SECONDS = 60.0
 # Timeout until the head of a response has arrived; the body has no timeout.
 RESPONSE_HEAD_TIMEOUT_SECONDS = 300.0
-# Shorter than the idle timeout of apps (often 5 s). An idle connection blocks an app that serves
-# one connection at a time, so this timeout limits how long other requests wait.
+# This timeout is shorter than the idle timeout of apps (often 5 s). An idle connection blocks an
+# app that serves one connection at a time, so the timeout limits how long other requests wait.
 IDLE_TIMEOUT_SECONDS = 2.0
 MAX_IDLE_PER_APP = 128
 MAX_CONTENT_LENGTH_DIGITS = 18
@@ -171,7 +171,7 @@ class Connection(asyncio.Protocol):
         """
         assert self._transport is not None
         self._transport.pause_reading()
-        # Duplicates, because the event loop already watches the original descriptors.
+        # Use duplicates, because the event loop already watches the original descriptors.
         source = os.dup(self._transport.get_extra_info("socket").fileno())
         sink = os.dup(target.fileno())
         self._move = asyncio.ensure_future(move(source, sink, count))

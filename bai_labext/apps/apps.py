@@ -155,7 +155,8 @@ def create_initial_files(app: App, home: str) -> None:
             with open(path, "x", encoding="utf-8") as file:
                 file.write(text)
         except OSError:
-            # The file exists, or the home is not writable and the app uses its own defaults.
+            # The file already exists, or the home is not writable; the app then uses its own
+            # defaults.
             continue
 
 
@@ -182,7 +183,7 @@ def server_processes(
             "unix_socket": not offer.app.uses_tcp,
             "new_browser_tab": True,
             "launcher_entry": {
-                # The panel adds its own launcher tiles, which also ask for arguments.
+                # The panel adds its own launcher tiles, with which users can also enter arguments.
                 "enabled": False,
                 "title": offer.app.title,
                 "icon_path": offer.app.icon_path,

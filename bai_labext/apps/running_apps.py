@@ -202,7 +202,7 @@ class RunningApps:
             return
         if process.running:
             await _end(process)
-        # A start in progress now fails, and in some cases removes the process from the state.
+        # If a start is in progress, it fails now, and may have removed the process from the state.
         if task := self._starts.get(name):
             await asyncio.wait([task])
             self._failures.pop(name, None)
@@ -319,8 +319,8 @@ class RunningApps:
 
     async def _start(self, name: str, route: ProxyRoute, request: HTTPServerRequest) -> None:
         forget_ended_process(route.state)
-        # The handler requires a request. It gets the request for the start, but does not respond to
-        # it.
+        # The handler requires a request. Pass the request for the start; the handler does not
+        # respond to it.
         handler = route.handler(self._web_app, request, **route.arguments)
         starting = asyncio.ensure_future(handler.ensure_process())
         pids: set[int] = set()

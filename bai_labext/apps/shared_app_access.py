@@ -1,4 +1,6 @@
-"""Access of visitors to shared apps; the manager decides, and an admission is cached for 2 s."""
+"""Access of visitors to shared apps; the manager admits visitors, and its decision is cached for 2
+s.
+"""
 
 from __future__ import annotations
 

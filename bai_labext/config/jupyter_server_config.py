@@ -5,6 +5,7 @@ import os
 from bai_labext import session_setup
 from bai_labext.settings import configure
 
-# Before the server listens: the Hub's readiness check waits for the end of the bootstrap scripts.
+# Do this before the server listens, so that the Hub's readiness check waits for the end of the
+# bootstrap scripts.
 session_setup.apply(os.environ)
 configure(get_config())  # type: ignore[name-defined]  # noqa: F821  traitlets defines it

@@ -20,8 +20,8 @@ CACHE_TTL_SECONDS = 1.5
 MAX_HEADER_BLOCKS = 256
 MAX_HEADER_BLOCK_BYTES = 16 * 1024
 
-# Rest of a request line after the prefix: path, query and version. The path must contain only
-# characters that no program between client and app decodes.
+# Rest of a request line after the prefix: path, query and version. The path may contain only
+# characters that no program between client and app would decode.
 _PLAIN = re.compile(
     rb"[A-Za-z0-9_.~!$&'()*+,;=:@/-]*(?:\?[A-Za-z0-9_.~!$&'()*+,;=:@/?%-]*)? HTTP/1\.1"
 )

@@ -42,7 +42,7 @@ _HOP_BY_HOP = (b"connection:", b"keep-alive:")
 
 
 class FrontServer(HTTPServer):
-    """HTTP server of Jupyter; tornado creates it because of `HTTPServer.configure`."""
+    """HTTP server of Jupyter, which tornado creates because of `HTTPServer.configure`."""
 
     def initialize(  # type: ignore[override]  # the parameters of the base class, and ``cache``
         self, *args: Any, cache: AuthCache, **kwargs: Any
@@ -68,7 +68,9 @@ class FrontServer(HTTPServer):
         super().handle_stream(stream, stream.address)
 
     def take_connection(self, client: socket.socket, address: Any, received: bytes) -> None:
-        """Serve a connection on the fast path; ``received`` has been read from it already."""
+        """Serve a connection on the fast path; the bytes ``received`` have already been read from
+        it.
+        """
         loop = asyncio.get_running_loop()
         accepting = loop.create_task(
             loop.connect_accepted_socket(lambda: FastConnection(self, address, received), client)
@@ -235,7 +237,7 @@ class FastConnection(asyncio.Protocol):
             self._next_request()
 
     def _pass_request_to_jupyter(self) -> None:
-        """Let Jupyter wait for the response to the request that has been sent to the app."""
+        """Let Jupyter wait for the response; the request has already been sent to the app."""
         connection = self._upstream
         assert connection is not None
         self._stop_waiting(connection)

@@ -38,8 +38,8 @@ ERROR_PAUSE_SECONDS = 10.0
 ANSWER_SECONDS = 4.0
 # The preparation ends this time before the deadline, so that its report arrives in time.
 MARGIN_SECONDS = 2.0
-# A session that still runs this time after the deadline will not be stopped: the preemption was
-# dropped, or the suspension was cancelled.
+# If a session still runs at this time after the deadline, it will not be stopped: the preemption
+# was dropped, or the suspension was cancelled.
 CANCELLED_SECONDS = 30.0
 # Variables are saved again at this time before the deadline of a preemption. The user can work
 # until the deadline, at which the manager stops the session.
@@ -141,7 +141,8 @@ class Preparation:
             return
         await asyncio.sleep(pause)
         try:
-            # Check first that the stop was not cancelled: the save interrupts a busy kernel.
+            # First check that the stop was not cancelled, because the save interrupts a busy
+            # kernel.
             if not await self._send_report(notice, hook_result, kernels):
                 self._forget(notice)
                 return
@@ -225,6 +226,7 @@ class Preparation:
         return result
 
     def _report(self, hook_result: HookResult | None, kernels: list[SavedKernel]) -> dict[str, Any]:
+        result = hook_result or HookResult(exit_code=None)
         return {
             "saved_documents": _limited(self.pages.saved),
             "unsaved_documents": _limited(self.pages.unsaved),
@@ -234,8 +236,8 @@ class Preparation:
             ),
             "pages": self.pages.count,
             "has_hook": hook_result is not None,
-            "hook_exit_code": None if hook_result is None else hook_result.exit_code,
-            "hook_message": "" if hook_result is None else hook_result.message,
+            "hook_exit_code": result.exit_code,
+            "hook_message": result.message,
         }
 
     def _write_report(
@@ -254,7 +256,7 @@ class Preparation:
 
 
 def _limited(entries: Iterable[str]) -> list[str]:
-    """Shorten entries to the limits of a report: the manager rejects a report above them."""
+    """Shorten entries to the limits of a report; the manager rejects a report that exceeds them."""
     return [entry[:MAX_REPORT_CHARACTERS] for entry in islice(entries, MAX_REPORT_ENTRIES)]
 
 

@@ -91,7 +91,7 @@ class Variables:
     async def _try_save(
         self, number: int, kernel_id: str, path: str, max_bytes: int, seconds: float
     ) -> SavedKernel:
-        """Save the variables of one kernel; an error concerns only this kernel."""
+        """Save the variables of one kernel; an error does not affect other kernels."""
         try:
             return await self._save_kernel(number, kernel_id, path, max_bytes, seconds)
         except Exception as error:
@@ -167,7 +167,7 @@ async def _execute(kernel: Any, client: Any, code: str, seconds: float) -> None:
             async with asyncio.timeout(limit):
                 await done()
                 return
-        # A busy kernel has not started ``code``: the interrupt ends its current execution.
+        # A busy kernel has not started ``code`` yet; the interrupt ends its current execution.
         await ensure_async(kernel.interrupt_kernel())
 
 

@@ -55,15 +55,15 @@ class Tunnels:
         is_resumed = end is not None and hello.is_resumed
         if end is None or not is_resumed:
             if end is not None:
-                # The client does not know this tunnel: its websocket was lost before our hello
-                # arrived.
+                # The client does not know this tunnel, because its websocket was lost before our
+                # hello arrived.
                 self.end(end)
             if len(self._ends) >= MAX_TUNNELS and not self._end_oldest_detached():
                 raise Conflict(f"a session has at most {MAX_TUNNELS} tunnels; close some")
             end = self._ends[hello.key] = TunnelEndpoint(hello.key, self._targets.connect)
         if (timer := self._detached.pop(hello.key, None)) is not None:
             timer.cancel()
-        # If a proxy has died, the old websocket can look open for a long time.
+        # If a proxy has ended, the old websocket can appear open for a long time.
         if (before := self._handlers.pop(hello.key, None)) is not None:
             before.close_replaced()
         self._handlers[hello.key] = handler

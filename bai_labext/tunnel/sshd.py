@@ -118,7 +118,7 @@ class SshServer:
         try:
             keys = await self._link.ssh_keys()
         except Unavailable:
-            # Without the manager, use the keys that were stored before.
+            # If the manager is unavailable, use the keys that were stored before.
             if not os.access(file, os.R_OK):
                 raise
             return
@@ -145,7 +145,8 @@ def config(folder: Path, user: str, environ: Mapping[str, str]) -> str:
         "AuthenticationMethods": "publickey",
         "PermitRootLogin": "prohibit-password",
         "UsePAM": "no",
-        # sshd would refuse a home folder that is group-writable; the key file is private anyway.
+        # Without this, sshd would refuse a home folder that is writable by its group; the file with
+        # the keys is private.
         "StrictModes": "no",
         "PidFile": "none",
         "X11Forwarding": "no",

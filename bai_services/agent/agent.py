@@ -43,7 +43,7 @@ from .work import WorkExecutor
 
 log = logging.getLogger(__name__)
 
-DEFAULT_HEARTBEAT_SECONDS = 5.0  # used while the manager sets no interval
+DEFAULT_HEARTBEAT_SECONDS = 5.0  # used until the manager has set an interval
 OBSERVE_TIMEOUT_SECONDS = 10.0
 SLOW_FACTS_SECONDS = 60.0
 CLEANUP_INTERVAL_SECONDS = 300.0
@@ -84,7 +84,7 @@ class Agent:
         fence: Fence,
         start_guard: Callable[[], None],
     ) -> None:
-        """``start_guard`` starts a process that calls ``guard`` and continues without this one."""
+        """``start_guard`` starts a process that calls ``guard`` and outlives this process."""
         self._start_guard = start_guard
         self._launches = launches
         self._fence = fence
@@ -110,9 +110,10 @@ class Agent:
         self._storage = StorageWatch(self._is_beat_due.set)
         self._heartbeat_lock = asyncio.Lock()
         self._is_registered = asyncio.Event()
-        # Whether the manager has this agent's settings.
+        # Whether the manager has received this agent's settings.
         self._has_reported_settings = False
-        # Cached slow facts: time of the last read, machine facts, digests of images by name.
+        # Cached facts that take long to read: time of the last read, machine facts, digests of
+        # images by name.
         self._slow_facts_cache: tuple[float, Mapping[str, Any], Mapping[str, str]] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -188,7 +189,7 @@ class Agent:
             response = await self._link.heartbeat(content)
             await self._fence.renew(sent_at)
             check_manager(int(response.get("protocol", FIRST_PROTOCOL)))
-            # An agent that was deleted in the meantime is new again.
+            # If the agent was deleted in the meantime, the manager treats it as new.
             self._has_reported_settings = "settings" in content or not response.get("is_new")
             self._engine.allow_url(str(response.get("hub_api_url") or ""))
             self._storage.set_hosts(
@@ -288,7 +289,7 @@ class Agent:
                 await self._wait_for_next_beat()
                 continue
             except IncompatibleManager:
-                # End this agent: it signs off, so that no sessions are placed here.
+                # End this agent. It signs off, so that no sessions are placed here.
                 raise
             except Unavailable as error:
                 log.info("the manager is unavailable, retrying in %g s: %s", backoff, error)
@@ -314,8 +315,8 @@ class Agent:
                 backoff = FIRST_BACKOFF_SECONDS
                 continue
             except NotFound:
-                # An administrator deleted this agent, or the manager has a new database: the next
-                # heartbeat registers the agent again.
+                # An administrator has deleted this agent, or the manager has a new database. The
+                # next heartbeat registers the agent again.
                 self._is_registered.clear()
             except Unavailable as error:
                 log.debug("work items cannot be fetched at the moment: %s", error)
@@ -399,7 +400,7 @@ class Agent:
     async def _discard(self, image: str) -> None:
         """Remove an image that the manager no longer knows.
 
-        There is no report: the manager sends the item again while heartbeats list the image.
+        No report is sent: the manager repeats the item as long as heartbeats list the image.
         """
         with tracing.span(f"agent {DISCARD}", attributes={"bai.work.kind": DISCARD}) as span:
             try:

@@ -40,8 +40,8 @@ TIMEOUT_SECONDS = 6.0
 CALL_TIMEOUT_SECONDS = 4.0
 MIN_DOCKER = (20, 10)
 MIN_FREE_BYTES = 5 * 2**30
-# The Date header has a resolution of 1 s. Signed requests tolerate a skew of minutes. The limits
-# are stricter, because log times and the validity of Swarm certificates are compared across
+# The Date header has a resolution of 1 s. Signed requests tolerate a skew of minutes. These limits
+# are stricter, because times in logs and the validity of Swarm certificates are compared across
 # machines.
 WARN_SKEW_SECONDS = 3.0
 MAX_SKEW_SECONDS = 30.0
@@ -162,7 +162,7 @@ class MachineChecks:
     def _disk_paths(self, engine: EngineState | None) -> dict[str, Path]:
         paths = {"state folder": self.home}
         root = Path(str(engine.info.get("DockerRootDir") or "")) if engine else None
-        # The root folder of an engine in another mount namespace is not visible here.
+        # If the engine is in another mount namespace, its root folder is not visible here.
         if root is not None and root.is_absolute() and root.is_dir():
             paths["Docker"] = root
         return paths
@@ -302,7 +302,8 @@ def check_swarm(engine: EngineState) -> Iterable[Finding]:
 def check_manager(url: str) -> Iterable[Finding]:
     """Check that the manager responds, the connection is encrypted, and the clocks agree."""
     began = time.time()
-    # Connect directly to a private address; the proxies in the environment are for external hosts.
+    # Connect to a private address without a proxy, because the proxies in the environment are for
+    # external hosts.
     handlers = (
         [urllib.request.ProxyHandler(dict(CLEAR_PROXY))]
         if is_local(urlsplit(url).hostname or "")
@@ -323,7 +324,7 @@ def check_manager(url: str) -> Iterable[Finding]:
     except OSError as problem:
         reason = getattr(problem, "reason", problem)
         if isinstance(reason, ssl.SSLCertVerificationError):
-            return  # check_certificates reports it
+            return  # check_certificates reports this problem
         yield error("manager", f"{url} cannot be reached: {reason}", _URL_REMEDY)
         return
     ended = time.time()
@@ -394,7 +395,7 @@ def check_certificates(url: str, engine: EngineState | None) -> Iterable[Finding
                 "renew it, or name its certificate authority with --ca-file",
             )
         except OSError:
-            return  # check_manager reports it
+            return  # check_manager reports this problem
         else:
             yield _validity(
                 "certificate", x509.load_der_x509_certificate(content), now, "the hub's"
@@ -438,7 +439,8 @@ def check_storage(host: StoragePath, marker: str = "") -> Iterable[Finding]:
     if not path.is_dir():
         yield error(name, f"{path} does not exist", "mount the file system at this path")
         return
-    # The manager could not write the marker to a file system that is also read-only there.
+    # If the file system is read-only on the manager's machine too, the manager could not write the
+    # marker.
     if storage_problem(path, "", "") is StorageProblem.READ_ONLY:
         yield error(name, f"{path} is mounted read-only", "mount it read-write")
         return

@@ -65,7 +65,7 @@ def read_join(arguments: Sequence[str]) -> tuple[JoinOptions, Places]:
     )
     parser.add_argument("--docker-host", default=DEFAULT_DOCKER, help="URL of the Docker engine")
     parser.add_argument(
-        "--advertise", default="", help="address at which other machines reach this one"
+        "--advertise", default="", help="address at which other machines reach this machine"
     )
     parser.add_argument("--ca-file", default="", help="certificate authorities for https (PEM)")
     given = parser.parse_args(arguments)

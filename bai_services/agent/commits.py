@@ -29,9 +29,9 @@ class CommitExecutor:
     def __init__(self, link: Link, engine: Engine) -> None:
         self._link = link
         self._engine = engine
-        # A second commit would only delay the first one.
+        # One commit at a time, because a second one would only delay the first.
         self._turn = asyncio.Semaphore(1)
-        # A build takes much longer than a commit, so commits do not wait for builds.
+        # Builds have a separate limit, because a build takes much longer than a commit.
         self._build_turn = asyncio.Semaphore(MAX_BUILDS)
 
     async def execute(self, request: CommitRequest) -> None:

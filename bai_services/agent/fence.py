@@ -95,8 +95,8 @@ class Fence:
     async def renew(self, sent_at: float) -> None:
         """Renew the lease: the manager has acknowledged a heartbeat that was sent at ``sent_at``.
 
-        Call ``check`` before the heartbeat is sent: if the lease has expired, the manager may have
-        started the sessions elsewhere.
+        ``check`` must have been called before the heartbeat was sent: if the lease had expired, the
+        manager may have started the sessions elsewhere.
         """
         self._renewed_at = sent_at
         await self._store()
@@ -105,7 +105,7 @@ class Fence:
         """Suspend the lease: the manager has acknowledged that this agent signs off.
 
         The next process of this agent then stops no kernels until it sends a heartbeat, however
-        long it is down.
+        long no process runs.
         """
         self._is_signed_off = True
         await self._store()
@@ -127,7 +127,8 @@ class Fence:
         try:
             await asyncio.to_thread(write_atomically, self._path, lease)
         except OSError as error:
-            # A restarted agent then finds an older lease, and may stop kernels too early.
+            # Continue: at worst, a restarted agent finds an older lease and stops kernels too
+            # early.
             log.error("the lease cannot be stored: %s", error)
 
     async def run(self) -> None:
@@ -199,7 +200,7 @@ class Fence:
         result.
         """
         code = self._folders.exit_code(folder.name) if kernel is None else kernel.exit_code
-        # Without a valid lease, the machine has probably restarted, so the kernel was killed.
+        # Without a valid lease, the machine was probably restarted, so the kernel was killed.
         return code is not None and not (self._renewed_at is None and code in KILLED)
 
     async def _fence(self, folder: KernelFolder) -> None:

@@ -56,7 +56,7 @@ class PullExecutor:
     def __init__(self, link: Link, engine: Engine) -> None:
         self._link = link
         self._engine = engine
-        # A second large pull would only delay the first one.
+        # One pull at a time, because a second large pull would only delay the first.
         self._turn = asyncio.Lock()
 
     async def execute(self, task: PullTask) -> None:

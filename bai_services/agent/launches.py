@@ -29,7 +29,7 @@ MAX_POLL_SECONDS = 1.0
 # Lines of the output of a failed bootstrap script in the reason for the end of the session.
 REASON_LINES = 3
 MAX_REASON_CHARACTERS = 1000
-# Variables of this process that a session on the same machine gets, as from the Hub.
+# Variables of this process that a session gets; the Hub passes the same variables to its sessions.
 PASSED = ("LANG", "LC_ALL", "VIRTUAL_ENV")
 
 
@@ -45,8 +45,8 @@ class _Watched:
 class Launches:
     """Executes launch orders at most once for each attempt, and reports the ends of kernels.
 
-    The marker in a kernel's folder is stored before and after each start. So a restarted agent
-    knows the kernels that it has started, and an outdated order starts nothing.
+    The marker in a kernel's folder is stored before and after each start. Therefore a restarted
+    agent knows which kernels it has started, and an outdated order starts nothing.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class Launches:
     async def _watch(self, watched: _Watched) -> None:
         """Poll a kernel until it has ended, and report its end until the manager receives it.
 
-        If the report is lost nevertheless, the exit code in the heartbeats ends the session.
+        If the report is lost, the exit code in the heartbeats ends the session.
         """
         pause, task, running = FIRST_POLL_SECONDS, watched.task, watched.running
         while (ended := await self._poll(running)) is None:

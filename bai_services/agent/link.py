@@ -37,7 +37,8 @@ class Link:
         self._path = f"/agents/{agent_id}"
         self._max_reports = 1
         self._waiting: deque[_Waiting] = deque()
-        # One request at a time: while it runs, further reports wait and then share a request.
+        # Only one request at a time is sent; further reports wait until it has ended, and then
+        # share the next request.
         self._sending = asyncio.Lock()
 
     async def heartbeat(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -104,7 +105,7 @@ class Link:
                     await self._send(self._next_batch())
             return await own.result
         finally:
-            own.result.cancel()  # no effect unless this task is cancelled
+            own.result.cancel()  # has an effect only if this task was cancelled
 
     def _next_batch(self) -> list[_Waiting]:
         """Take the oldest waiting reports, within the limits of one request."""
@@ -115,7 +116,7 @@ class Link:
             if batch and size > MAX_BATCH_BYTES:
                 break
             one = self._waiting.popleft()
-            if not one.result.done():  # its task was not cancelled
+            if not one.result.done():  # false if its task was cancelled
                 batch.append(one)
         return batch
 

@@ -20,8 +20,8 @@ class MachineLoad:
         """``home`` is on the disk whose usage is reported."""
         self._home = home
         self._started_at = datetime.now(UTC)
-        # Not psutil.cpu_percent: it compares with the last call of the same thread, but ``facts``
-        # is called in changing threads.
+        # psutil.cpu_percent cannot be used: it compares with the last call of the same thread, but
+        # ``facts`` is called in different threads.
         self._cpus = psutil.cpu_times(percpu=True)
         self._network = _network_bytes()
         self._measured_at = time.monotonic()
@@ -29,7 +29,7 @@ class MachineLoad:
     def facts(self) -> dict[str, Any]:
         """Return the start time of the agent and the load; None stands for unknown values."""
         before, self._cpus = self._cpus, psutil.cpu_times(percpu=True)
-        # If the number of CPUs has changed, the old times cannot be assigned to CPUs: report 0 %.
+        # If the number of CPUs has changed, the old times cannot be assigned to CPUs; report 0 %.
         known = before if len(before) == len(self._cpus) else self._cpus
         cpus = [busy_percent(*pair) for pair in zip(known, self._cpus, strict=True)]
         memory = psutil.virtual_memory()

@@ -45,7 +45,7 @@ SYSTEMCTL_TIMEOUT_SECONDS = 90.0
 SWARM_TIMEOUT_SECONDS = 25.0
 POLL_SECONDS = 0.5
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
-# These characters have a special meaning in systemd units.
+# Characters with a special meaning in systemd units.
 _UNSAFE = re.compile(r"[\s:%$\"'\\]")
 
 Tell = Callable[[str], None]
@@ -53,7 +53,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class JoinOptions:
-    """Options of `bai-agent join`; other machines reach this one at ``advertise``."""
+    """Options of `bai-agent join`; other machines reach this machine at ``advertise``."""
 
     url: str
     agent_id: str
@@ -217,7 +217,7 @@ async def leave(places: Places, timeout_seconds: float, *, forces: bool, tell: T
     places.unit.unlink(missing_ok=True)
     if has_systemd(places):
         _systemctl("daemon-reload")
-    # Remove the record last, so that an interrupted call can be repeated.
+    # Remove the record last, so that the call can be repeated if it is interrupted.
     for file in (places.environment, places.credential, places.record):
         file.unlink(missing_ok=True)
     tell(f"{record.agent_id} has left {record.url}")
@@ -427,7 +427,7 @@ def _write_environment(places: Places, options: JoinOptions, group: str) -> None
 
 
 def _address(options: JoinOptions) -> str:
-    """Return the address at which the Hub's machine reaches this one.
+    """Return the address at which the Hub's machine reaches this machine.
 
     It is empty if both are the same machine. `--advertise` may also be a network interface, which
     only the Swarm understands.
@@ -446,7 +446,7 @@ def local_address(url: str) -> str:
     parts = urlsplit(url)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            # connect() on a UDP socket chooses a route, but sends nothing.
+            # connect() on a UDP socket selects a route, but sends nothing.
             probe.connect((parts.hostname, parts.port or 443))
         except OSError:
             return ""

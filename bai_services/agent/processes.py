@@ -66,7 +66,7 @@ class Processes:
                 tree = trees.setdefault(kernel_id or session_id, ProcessTree(session_id, kernel_id))
                 tree.pids.add(pid)
         for tree in trees.values():
-            # Include descendants: a process may have cleared its environment.
+            # Include descendants, because a process may have cleared its environment.
             tree.pids |= _descendants(tree.pids, children)
         return list(trees.values())
 
@@ -88,7 +88,7 @@ class Processes:
             "processes": len(tree.pids),
             "threads": int(totals["threads"]),
         }
-        # The CPU seconds of an ended process without a parent in the tree are lost.
+        # The CPU seconds of a process that has ended and had no parent in the tree are lost.
         if before is not None and now > before[0] and cpu_seconds >= before[1]:
             usage["cpu_cores"] = round((cpu_seconds - before[1]) / (now - before[0]), 3)
         for name in ("io_read_bytes", "io_write_bytes"):
@@ -124,8 +124,8 @@ class Processes:
     def _alive(self, kernel_id: str, known: set[psutil.Process]) -> list[psutil.Process]:
         """Return the living processes of a kernel, and add them to ``known``.
 
-        ``known`` also keeps processes with a cleared environment and an ended parent: nothing else
-        identifies their kernel.
+        ``known`` is the only record of processes that have cleared their environment and whose
+        parent has ended.
         """
         for tree in self.trees():
             if tree.kernel_id == kernel_id:
@@ -181,14 +181,16 @@ class ProcessEngine(Engine):
         if self._notices is None:
             await self.facts()
         # ``uid`` remains None, so the home directory belongs to the agent's user. The Hub and its
-        # sessions run as the same user, although the sandbox shows another uid to the session.
+        # sessions run as the same user, even if the session has another uid in its sandbox.
         return Prepared(notices=self._notices or ())
 
     async def remove(self, task: Task) -> None:
         await asyncio.to_thread(self._processes.terminate, task.kernel_id, self._stop_grace_seconds)
 
     async def resize(self, task: Task) -> None:
-        """Check the memory in use: this engine limits neither cpu nor memory of processes."""
+        """Check the memory in use. There are no limits to change: this engine limits neither cpu
+        nor memory of processes.
+        """
         await asyncio.to_thread(self._check_memory, task)
 
     def _check_memory(self, task: Task) -> None:

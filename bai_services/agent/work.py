@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 PROGRESS_INTERVAL_SECONDS = 0.5
 # Timeout for access to a session's folders, whose network storage may hang.
 MOUNT_TIMEOUT_SECONDS = 10.0
-# A read of a log that takes at least this time gets a span.
+# A read of a log gets a span if it takes at least this time.
 SLOW_LOG = timedelta(seconds=1)
 # Kinds of items that create or delete the folder and the container of a kernel.
 _EXCLUSIVE = frozenset({"prepare", "launch", "terminate", "remove", "stop"})
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class _Failure(Span):
-    """Stores the reason of a failure, for a span that is recorded afterwards."""
+    """Stores the reason of a failure for a span that is recorded later."""
 
     reason = ""
 
@@ -176,7 +176,7 @@ class WorkExecutor:
         if is_removable:
             await self.remove_ended(task)
         if task.kind == "launch" and state == "done":
-            # The end must not be reported before the start.
+            # Begin to watch only now, because the end must not be reported before the start.
             self._launches.watch(task.kernel_id)
 
     async def _prepare(self, task: Task) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class WorkExecutor:
             raise Conflict(f"attempt {task.attempt} of session {task.session_id} has begun")
         if has_folder:
             # The session resumes here, or this item is a repetition. The earlier preparation may
-            # have had other devices.
+            # have had other devices, so undo it.
             await self._clear(task)
         with tracing.step("check folders"):
             if task.mounts:

@@ -69,8 +69,9 @@ def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
         routes_of_handlers=paths,
         running_requests=RunningRequests(),
         web_ui=web_ui,
-        # Apps of sessions have the same origin as the manager; without HttpOnly, their scripts
-        # could read the XSRF token. The manager's pages get the token in their HTML.
+        # The cookie is HttpOnly, because apps of sessions have the same origin as the manager and
+        # their scripts could otherwise read the XSRF token. The manager's pages get the token in
+        # their HTML.
         xsrf_cookie_kwargs={"httponly": True},
         **settings,
     )

@@ -178,7 +178,7 @@ async def _call_until_stop(
     declared: Operation,
     path: Mapping[str, str],
 ) -> None:
-    """Respond to the request; if the manager stops in the meantime, end it.
+    """Respond to the request; if the manager stops in the meantime, end the request.
 
     Raises
     ------
@@ -234,7 +234,7 @@ async def _respond(
     A change that the caller is not allowed to make is recorded in the audit log.
     """
     if any("\0" in key for key in path.values()):
-        # No name contains a NUL, and PostgreSQL rejects a NUL in parameters.
+        # Names cannot contain a NUL, and PostgreSQL rejects a NUL in parameters.
         raise errors.NotFound(f"{handler.request.path} does not exist")
     arguments: dict[str, Any] = dict(path)
     if declared.body is not None:
@@ -304,7 +304,8 @@ async def _call_for_export(
 
     async def page_of(query: ListQuery) -> Any:
         if query.offset != first.offset:
-            # A slow client can keep the export open for hours: recheck the caller for each page.
+            # An export to a slow client can take hours, so authenticate the caller again for each
+            # page.
             await handler.recheck_caller()
         return await _result(handler, method, declared, {**arguments, "query": query})
 
@@ -423,7 +424,7 @@ class APIHandler(RequestHandler):
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         error = (kwargs.get("exc_info") or (None, None, None))[1]
         if self.running_requests.is_ending:
-            # A client that repeats the request must open a new connection.
+            # The connection is closed, so a client must open a new one to repeat the request.
             self.set_header("Connection", "close")
         content: dict[str, Any]
         if isinstance(error, errors.BaiError):
@@ -499,7 +500,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Decimal):
-        # Amounts have at most 15 digits, which a number in JSON keeps.
+        # Amounts have at most 15 digits, so a JSON number represents them exactly.
         return float(value)
     if isinstance(value, (set, frozenset)):
         return sorted(value)

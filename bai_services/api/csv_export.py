@@ -35,7 +35,8 @@ _SEPARATOR = re.compile(r"[;\x00-\x1f]")
 # Without this mark, spreadsheets use the encoding of the system instead of UTF-8.
 BYTE_ORDER_MARK = "\ufeff"
 MAX_FILENAME_LENGTH = 255
-# Each page costs more than the previous page, because the database skips all earlier rows.
+# Limited because each page takes longer than the previous one: the database reads and skips all
+# earlier rows.
 MAX_EXPORTED_ROWS = 200_000
 _FILENAME = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f-\x9f]+")
 _NOT_PLAIN = re.compile(r'[^ -~]|["%]')

@@ -13,8 +13,8 @@ from bai_services.manager.events import Change
 from .base import APIHandler, operation
 from .streams import AccessChanged, cancel_on_access_change
 
-# Interval of keepalive events. Clients consider the stream broken after a longer silence, because
-# the proxy keeps the connection open if the manager is killed.
+# Interval of keepalive events. Clients need them to detect a broken stream: if the manager is
+# killed, the proxy keeps the connection open.
 KEEPALIVE_SECONDS = 10.0
 
 
@@ -40,7 +40,7 @@ class EventsHandler(APIHandler):
         self.set_header("Content-Type", "text/event-stream")
         self.set_header("X-Accel-Buffering", "no")
         try:
-            # The client detects by the first comment that the stream is open.
+            # The first comment shows the client that the stream is open.
             await self._send(": open\n\n")
             async with cancel_on_access_change(self):
                 async for change in changes:
@@ -74,8 +74,8 @@ def _line(change: Change | None) -> str:
         "kind": change.kind,
         "session_id": change.session_id,
         "status": change.status,
-        # Lets clients ignore sessions of others without a request, which the audit log would
-        # record as an access.
+        # With this field, clients can ignore sessions of others without reading them; the audit log
+        # would record the read.
         "owner_id": change.owner_id,
         "folder_id": change.folder_id,
     }

@@ -71,15 +71,20 @@ SlotsOutput = dict[str, str]
 Hosts = dict[NameText, list[NameText]]
 
 
+# Models are completed when they are first used: a manager uses few of them, and completing
+# all would take a tenth of the CPU time of its start.
+DEFERRED = ConfigDict(defer_build=True)
+
+
 class Body(BaseModel):
     """A request body. Unknown fields are rejected.
 
-    ``given_fields`` leaves out the fields that the request omits, so their defaults are not used:
-    the manager sets the initial value, or keeps the stored one. A handler that reads a field
-    directly uses its default.
+    ``given_fields`` contains only the fields in the request. For other fields, the manager sets the
+    initial value or keeps the stored one; their defaults are used only by handlers that read these
+    fields directly.
     """
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = DEFERRED | ConfigDict(extra="forbid", allow_inf_nan=False)
 
     def given_fields(self) -> dict[str, object]:
         """Return the fields that the request contains."""
@@ -91,6 +96,8 @@ class ResponseModel(BaseModel):
 
     Responses are not validated.
     """
+
+    model_config = DEFERRED
 
 
 class CodedText(ResponseModel):

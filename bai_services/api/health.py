@@ -10,8 +10,8 @@ from .fields import ResponseModel
 
 
 class Health(ResponseModel):
-    """``database``, ``hub``: whether they respond. ``standby``: another manager has the scheduler's
-    lease.
+    """``database``, ``hub``: whether they respond. ``standby``: whether another manager has the
+    scheduler's lease.
     """
 
     status: Literal["ok", "degraded"]

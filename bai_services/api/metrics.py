@@ -64,8 +64,8 @@ class AccessLog:
 def _level_of(status: int, caller: Caller | None) -> int:
     if status >= 500:
         return logging.WARNING
-    # Successful requests of the Hub and of agents are too many for the log; the manager's services
-    # log the important actions.
+    # Do not log successful requests of the Hub and of agents, because there are too many; the
+    # manager's services log the important actions.
     is_component = caller is not None and caller.role in (Role.HUB, Role.AGENT, Role.SCRAPER)
     return logging.DEBUG if is_component and status < 400 else logging.INFO
 

@@ -53,7 +53,7 @@ async def cancel_on_access_change(
                 if require is not None:
                     await require(caller)
             except Unavailable:
-                continue  # an outage of the Hub or the database does not sign users out
+                continue  # users are not signed out by an outage of the Hub or the database
             except BaiError as error:
                 cause = error
                 block_task.cancel()

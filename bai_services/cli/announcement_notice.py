@@ -15,7 +15,7 @@ from bai_services.core.errors import BaiError
 from . import output, profile
 
 FILE = "announcements.json"
-# Minimum time between two queries: a query after each command would slow the commands down.
+# Minimum time between two queries, because a query after each command would slow the commands down.
 QUERY_INTERVAL_SECONDS = 600.0
 # Maximum number of remembered announcements; the oldest are dropped.
 MAX_SHOWN = 200
@@ -25,8 +25,8 @@ async def show(current: profile.Profile, client: Client, *, is_json: bool) -> No
     """Print to standard error the titles of announcements that were not shown before.
 
     Nothing is printed with ``is_json``, or if standard output or standard error is not a terminal.
-    The shown announcements are stored for one Hub: a command for another Hub discards them. A
-    failure prints nothing: the command itself has succeeded.
+    The shown announcements are stored for one Hub: a command for another Hub discards them.
+    Failures are ignored, because the command itself has succeeded.
     """
     if is_json or not (sys.stdout.isatty() and sys.stderr.isatty()):
         return
@@ -38,7 +38,8 @@ async def show(current: profile.Profile, client: Client, *, is_json: bool) -> No
         page = await client.get("/announcements/current", is_dismissed="false", limit=200)
         new = [item for item in page["items"] if item["id"] not in state["shown"]]
         shown = [*state["shown"], *(item["id"] for item in new)][-MAX_SHOWN:]
-        # Store first: if that fails, the notice would be repeated after each command.
+        # Store the ids first: if this fails, print nothing, because the notice would be repeated
+        # after each command.
         _write(file, {"url": current.url, "queried_at": time.time(), "shown": shown})
         for item in new:
             output.note(f"announcement: {item['title']}; see: bai announcements")

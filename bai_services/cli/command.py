@@ -22,7 +22,7 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print exactly one JSON document."
 )
 
-# Commands that only list accept the word that the groups of commands use for their lists.
+# Optional word ``list`` of commands that only list, as in command groups.
 ls_argument = click.argument(
     "ls", required=False, metavar="[ls]", type=click.Choice(["ls", "list"]), expose_value=False
 )
@@ -92,7 +92,7 @@ def page_query(sort: str | None, limit: int, offset: int) -> dict[str, Any]:
 def example(*lines: str) -> str:
     """Return the end of a command's help text: one example per line."""
     title = "Example:" if len(lines) == 1 else "Examples:"
-    # \b: click must not wrap or join the lines that follow.
+    # With \b, click does not wrap or join the following lines.
     return "\n".join(("\b", title, *(f"  {line}" for line in lines)))
 
 
@@ -129,7 +129,7 @@ class Connection:
     def address(self, path: str) -> str:
         """Return the full URL for a URL path that the manager returned.
 
-        The address of a session can be a full URL: its site can have a proxy of its own.
+        The address of a session can be a full URL: its site can have a separate proxy.
         """
         if not path.startswith("/"):
             return path

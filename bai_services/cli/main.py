@@ -147,7 +147,7 @@ class RootGroup(click.Group):
         except (click.Abort, KeyboardInterrupt):
             code = failures.INTERRUPTED
         except BrokenPipeError:
-            # Otherwise the interpreter fails at exit when it flushes the closed pipe.
+            # Otherwise, the interpreter would fail at exit when it flushes the closed pipe.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = failures.FAILED
         except Exception as error:

@@ -15,10 +15,10 @@ from bai_services.core.listing import max_exact_total
 from . import table, units
 from .text import json_text, printable, printable_log
 
-# Console width for a file or a pipe: large, so that long lines are not truncated.
+# Console width for a file or a pipe; it is large, so that long lines are not truncated.
 _PIPE_WIDTH = 1000
-# Fields with messages of the manager: times within their text are shown in the local time zone. In
-# other texts, such as commands, they are not changed.
+# Fields with messages of the manager. Times in these messages are shown in the local time zone;
+# other texts, such as commands, are not changed.
 _MESSAGES = frozenset({"last_reason", "message", "notices", "reason", "status_info", "text"})
 
 
@@ -58,11 +58,12 @@ def print_page(
     empty: str = "",
     texts: Mapping[str, Mapping[str, str]] | None = None,
     kept: Collection[str] = (),
+    has_exact_times: bool = False,
 ) -> None:
     """Print one page of a list; if the whole list is empty, print the hint ``empty``.
 
     ``texts`` contains, for columns with codes, the text that the table shows for each code.
-    ``kept``: as for ``print_table``.
+    ``kept`` and ``has_exact_times``: as for ``print_table``.
 
     Without ``as_json``, a note on standard error says how to list further entries, if any.
     """
@@ -76,7 +77,13 @@ def print_page(
         }
         for item in page["items"]
     ]
-    print_table(rows, columns, empty=empty if not page.get("offset") else "", kept=kept)
+    print_table(
+        rows,
+        columns,
+        empty=empty if not page.get("offset") else "",
+        kept=kept,
+        has_exact_times=has_exact_times,
+    )
     shown, total, offset = len(page["items"]), page["total"], page.get("offset", 0)
     if offset + shown < total:
         max_total = max_exact_total(page.get("limit", shown), offset)
@@ -90,18 +97,19 @@ def print_table(
     *,
     empty: str = "",
     kept: Collection[str] = (),
+    has_exact_times: bool = False,
 ) -> None:
     """Print rows as a table; without rows, print ``empty``.
 
     ``columns`` are in order of importance: on a narrow terminal, columns that do not fit after
-    the earlier ones are omitted. The columns ``kept`` are more important than their place says.
+    the earlier ones are omitted. The columns ``kept`` have precedence over the other columns,
+    wherever they are. A terminal shows times relative to now, or with ``has_exact_times`` to the
+    second.
     """
     target = console()
+    is_relative = target.is_terminal and not has_exact_times
     texts = [
-        {
-            column: field_text(column, row.get(column), is_relative=target.is_terminal)
-            for column in columns
-        }
+        {column: field_text(column, row.get(column), is_relative=is_relative) for column in columns}
         for row in rows
     ]
     if not texts:

@@ -103,5 +103,5 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def _print_line(console: Console, text: Text) -> None:
-    # Let the terminal wrap longer lines: a URL can then still be copied as a whole.
+    # Let the terminal wrap longer lines, because a URL can then be copied as a whole.
     console.print(text, soft_wrap=True)

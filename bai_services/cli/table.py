@@ -80,8 +80,8 @@ def print_rows(
         table.add_column(title(column), min_width=width, max_width=width)
     for row in rows:
         table.add_row(*(Text(row[column]) for column in widths))
-    # The table is wider than the terminal only if its first column is. The terminal then wraps the
-    # lines.
+    # The table can be wider than the terminal only because of its first column; the terminal then
+    # wraps the lines.
     console.width = max(console.width, sum(widths.values()) + _GAP * len(widths))
     if console.is_terminal:
         console.print(table, crop=False)

@@ -143,6 +143,12 @@ def relative_text(text: str | None) -> str:
     return "" if when is None else relative(when)
 
 
+def is_ahead(text: str) -> bool:
+    """Return whether a time of the REST API is at least a second ahead."""
+    when = parse_time(text)
+    return when is not None and (when - datetime.now(UTC)).total_seconds() >= 1
+
+
 def local(when: datetime) -> str:
     """Format a time in the local time zone, to the second."""
     return when.astimezone().strftime("%Y-%m-%d %H:%M:%S")

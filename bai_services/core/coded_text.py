@@ -36,7 +36,7 @@ class CodedText:
         return cls(text["code"], text["values"], tuple(map(cls.from_json, text["parts"])))
 
     def format(self, templates: Mapping[str, str]) -> str:
-        """Return the text in the language of ``templates``, which have the codes as keys.
+        """Return the text in the language of ``templates``, a map from codes to templates.
 
         Raises
         ------
@@ -54,14 +54,14 @@ class CodedText:
 
 
 class _Parts(tuple[str, ...]):
-    """The parts of a text; the format specification is the separator: ``{parts:, }``."""
+    """The parts of a text. Their format specification is the separator: ``{parts:, }``."""
 
     def __format__(self, separator: str) -> str:
         return separator.join(self)
 
 
 class _Value(str):
-    """A value in a text. For a number, the format specification is the noun that it counts."""
+    """A value in a text. The format specification of a number is the noun that it counts."""
 
     __slots__ = ("number",)
     number: int | None
@@ -274,15 +274,27 @@ class TextTemplate(Enum):
     BATCH_TIMEOUT = "BATCH_TIMEOUT_EXCEEDED: at most {maximum_seconds}, its batch_timeout"
     LIFETIME = "lifetime: at most {maximum_seconds}, the limit of keypair policy {name}"
     IDLE_TIMEOUT = (
-        "idle-timeout: at most {maximum_seconds} without use, the limit of keypair policy {name}"
+        "idle timeout: at most {maximum_seconds} without use, the limit of keypair policy {name}"
     )
     IDLE_UTILIZATION = (
-        "idle-utilization: {parts:, } in {percent}% of the samples of {window_seconds}; idle "
+        "low utilization: {parts:, } in {percent}% of the samples of {window_seconds}; idle "
         "checker {name}"
     )
-    METRIC_BELOW = "{metric} {value} (threshold {limit})"
+    IDLE_UTILIZATION_ANY = (
+        "low utilization: one of {parts:, } in {percent}% of the samples of {window_seconds}; idle "
+        "checker {name}"
+    )
+    METRIC_MEASURED = "{parts} {value} (threshold {limit})"
+    METRIC_LIMIT = "{parts} below {limit}"
+    METRIC_BELOW = "{metric} {value} (threshold {limit})"  # in texts stored by earlier versions
+    CPU_UTILIZATION = "CPU utilization"
+    MEMORY_USE = "memory use"
+    NETWORK_TRAFFIC = "network traffic"
+    DISK_ACCESS = "disk access"
+    DEVICE_UTILIZATION = "{name} utilization"
+    DEVICE_MEMORY = "{name} memory use"
     IDLE_NETWORK = (
-        "idle-timeout: at most {maximum_seconds} without use, the limit of idle checker {name}"
+        "idle timeout: at most {maximum_seconds} without use, the limit of idle checker {name}"
     )
     IDLE_LIFETIME = "lifetime: at most {maximum_seconds}, the limit of idle checker {name}"
     PREEMPTED_BY_PRIORITY = (
@@ -296,8 +308,8 @@ class TextTemplate(Enum):
     PREEMPTED_BY_FAIR_SHARE = (
         "preempted: a user with a smaller share of resource group {group} needs the resources"
     )
-    BUDGET_STOP = "budget-spent: stopped because the budget of project {name} is spent"
-    SCHEDULED_STOP = "scheduled-stop: stopped at the time that schedule {name} sets"
+    BUDGET_STOP = "budget: the budget of project {name} is spent"
+    SCHEDULED_STOP = "scheduled stop: the time that schedule {name} sets"
     DEPENDENCY_FAILED = (
         "DEPENDENCY_FAILED: its dependency, session {name}, is TERMINATED with failure"
     )
@@ -533,7 +545,7 @@ class TextTemplate(Enum):
     IMPORT_INTERNAL_ERROR = "internal error; the log of the manager has the cause"
 
 
-# Reasons for the end of a session that the spawner reports as English text. The manager recognizes
+# Reasons for the end of a session. The spawner reports them as English text. The manager recognizes
 # a reason by its text.
 REPORTED_ENDS = (
     TextTemplate.STOPPED_THROUGH_HUB,

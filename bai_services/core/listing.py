@@ -15,7 +15,7 @@ MAX_LIMIT = 500
 MAX_OFFSET = 2**31
 MAX_SORT_FIELDS = 10
 MAX_FILTERS = 50
-# Number of rows up to which ``total`` is always exact; it is also exact up to the end of the page.
+# ``total`` is always exact up to this number of rows. It is also exact up to the end of the page.
 MIN_EXACT_TOTAL = 1000
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 FIRST_RETRY = timedelta(seconds=30)
 MAX_RETRY = timedelta(hours=1)
-# Time after which an undelivered mail is given up.
+# Time after which an undelivered mail is discarded.
 DEFAULT_LIFETIME = timedelta(days=1)
 
 

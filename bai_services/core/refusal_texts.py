@@ -1,4 +1,4 @@
-"""English texts of refusals: errors of requests that the web UI shows.
+"""English texts of refusals, the request errors that the web UI shows.
 
 A placeholder is the name of a value, or ``parts``, as in ``TextTemplate``. ``!r`` quotes a value
 and escapes its control characters. ``reasons.json`` of each language in ``bai_services/i18n``

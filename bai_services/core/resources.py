@@ -14,6 +14,7 @@ from .user_input import MAX_NUMBER_CHARACTERS, number_text, read_decimal, shown
 
 CPU = "cpu"
 MEM = "mem"
+_GPU_FAMILIES = frozenset({"cuda", "rocm"})
 
 # Shares of devices are stored in thousandths and requested in steps of hundredths.
 SHARE_UNIT = 1000
@@ -76,6 +77,11 @@ def slot_type(name: str) -> SlotType:
 
 def is_slot_name(name: str) -> bool:
     return len(name) <= MAX_SLOT_NAME and _SLOT_NAME.fullmatch(name) is not None
+
+
+def family_name(family: str) -> str:
+    """Return the name of a device family for users: ``GPU``, ``RNGD``."""
+    return "GPU" if family in _GPU_FAMILIES else family.upper()
 
 
 def family_of(slot: str) -> str | None:
@@ -167,7 +173,7 @@ def _too_fine(slot: str, text: str, exact: Fraction) -> InvalidRequest:
 
 
 def format_amount(slot: str, amount: int) -> str:
-    """Return an exact text of an amount; ``parse_amount`` is the inverse."""
+    """Return the exact amount as text; ``parse_amount`` is the inverse."""
     if slot == MEM:
         for suffix in reversed(MEM_SUFFIXES):
             size = MEM_SUFFIXES[suffix]

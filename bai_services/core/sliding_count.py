@@ -6,8 +6,8 @@ from collections import deque
 from datetime import datetime, timedelta
 
 WINDOW = timedelta(minutes=15)
-# Resolution of the window: events are counted per step. ``total`` removes old pairs; with a call
-# before each ``add``, a counter stores at most 90 pairs of numbers (15 min / 10 s).
+# Resolution of the window: events are counted per step. ``total`` removes old pairs. If it is
+# called before each ``add``, a counter stores at most 90 pairs of numbers (15 min / 10 s).
 STEP = timedelta(seconds=10)
 
 

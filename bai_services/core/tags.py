@@ -36,7 +36,9 @@ def check_tags(tags: Sequence[str]) -> list[str]:
 
 
 def joined(tags: Sequence[str]) -> str:
-    """Return tags in their stored form: separated by commas, with a comma at both ends."""
+    """Return tags in their stored form: separated by commas, with a comma at the beginning and the
+    end.
+    """
     return f",{','.join(tags)}," if tags else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-# Limited because the run time of int() grows faster than linearly with the length of the text.
+# Limited because the run time of int() grows faster than the length of the text.
 MAX_NUMBER_CHARACTERS = 40
 _WHOLE = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,2})?", re.IGNORECASE)

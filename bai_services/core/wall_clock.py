@@ -14,8 +14,8 @@ def instant_of(wall: datetime, zone: tzinfo, fold: int = 0) -> datetime:
     found = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
     if found.astimezone(zone).replace(tzinfo=None) == wall:
         return found
-    # The change is between the results with the offset after the change (fold=1) and the offset
-    # before it (fold=0).
+    # The change is between two instants: ``wall`` with the offset after the change (fold=1), and
+    # with the offset before it (fold=0).
     first = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
     return clock_change(first, wall.replace(tzinfo=zone, fold=0).astimezone(UTC), zone)
 
@@ -23,8 +23,8 @@ def instant_of(wall: datetime, zone: tzinfo, fold: int = 0) -> datetime:
 def has_elapsed(since: datetime, period: timedelta, now: datetime) -> bool:
     """Return whether ``period`` has passed since ``since``.
 
-    If ``since`` is in the future, the clock was set back. The period then counts as passed, so that
-    nothing waits until the clock reaches ``since``.
+    If ``since`` is in the future, the clock was set back. In this case, the period counts as
+    passed, because it could otherwise take long until the clock reaches ``since``.
     """
     return not since <= now < since + period
 

@@ -102,8 +102,8 @@ class AuditChainStore:
             last: tuple[int, str] | None = None
             count = 0
             for position, its_hash, at in await tx.execute(oldest):
-                # A gap indicates a removed entry: keep the entries after it, so that a check finds
-                # the gap.
+                # A gap indicates a removed entry. Keep the entries after the gap, so that a
+                # verification finds it.
                 if at >= before or position != state.anchor_position + count + 1:
                     break
                 last, count = (position, its_hash), count + 1
@@ -141,7 +141,9 @@ class AuditChainStore:
             return next(iter(records(LoggedEntry, found)), None)
 
     async def outside(self) -> tuple[ChainState, LoggedEntry | None, int]:
-        """Return the state, the first entry outside the chain's ends, and the unchained count."""
+        """Return the state, the first entry outside of the chain's ends, and the number of
+        unchained entries.
+        """
         async with self._db.read_one_state() as tx:
             state = await _state(tx)
             strays = _ENTRIES.where(

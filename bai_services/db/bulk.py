@@ -161,8 +161,8 @@ class Likely(FunctionElement[bool]):
     """A condition that is true for most rows that the other conditions select.
 
     Databases assume that few rows have a given status (SQLite always, PostgreSQL with outdated
-    statistics). For a list of ids, they would therefore read all rows with this status. The hint
-    prevents this, because an index cannot be used for ``… IS TRUE``.
+    statistics). Therefore they would read all rows with this status, even if a list of ids is
+    given. The form ``… IS TRUE`` prevents this, because no index can be used for it.
     """
 
     inherit_cache = True
@@ -190,8 +190,9 @@ def _parameters(kinds: Mapping[str, Any]) -> dict[str, sa.BindParameter[Any]]:
 class _ForEachRow:
     """A statement that SQLite runs once per row of values.
 
-    The values are converted here: SQLAlchemy would take longer to convert a row than SQLite to
-    write it. ``names`` are the names of the values of a row, in order; see ``_parameters``.
+    The values are converted here, because SQLAlchemy would need more time to convert a row than
+    SQLite needs to write it. ``names`` are the names of the values of a row, in order; see
+    ``_parameters``.
     """
 
     def __init__(self, statement: sa.Insert | sa.Update, names: Iterable[str]) -> None:

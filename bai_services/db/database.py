@@ -30,8 +30,8 @@ PING_AFTER_SECONDS = 1.0
 # Maximum number of prepared statements per connection: the code uses more than the driver's
 # default, 100.
 MAX_PREPARED_STATEMENTS = 500
-# PostgreSQL ends a transaction without a statement for this time, because the locks of a suspended
-# manager must not block the manager that takes over.
+# PostgreSQL ends a transaction that has executed no statement for this time: the locks of a
+# suspended manager must not block the manager that takes over.
 IDLE_TRANSACTION_SECONDS = 20
 
 # PostgreSQL's error codes for transactions to repeat: serialization failure, deadlock.
@@ -109,7 +109,7 @@ class Database:
         """Return the number of connections in use, and their maximum number (``limit``)."""
         engines = {self._engine, self._reader}
         per_engine = CONNECTIONS if self.is_sqlite else 2 * CONNECTIONS
-        # Both pools are queue pools with the size given to ``create_async_engine``.
+        # Both engines have queue pools of the size that was passed to ``create_async_engine``.
         used = sum(engine.pool.checkedout() for engine in engines)  # type: ignore[attr-defined]
         return {"used": used, "limit": per_engine * len(engines)}
 
@@ -161,7 +161,7 @@ def _postgres(url: sa.URL, isolation_level: str = "READ COMMITTED") -> AsyncEngi
         try:
             engine.dialect.do_ping(connection)
         except engine.dialect.loaded_dbapi.Error as error:
-            raise DisconnectionError from error  # this error makes the pool open a new connection
+            raise DisconnectionError from error  # with this error, the pool opens a new connection
 
     return engine
 

@@ -28,8 +28,8 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], sa.ColumnElement[bool]]] = {
 _ORDERED = frozenset({"gt", "gte", "lt", "lte"})
 _OPERATORS = ("contains", "in", *filter(None, _COMPARISONS))
 
-# Maximum number of keys that replace a condition on names. A condition with more matches remains a
-# condition on the joined table.
+# Maximum number of keys that replace a condition on names. If more keys match, the condition on the
+# joined table is used.
 _MAX_KEYS = 20
 # Operators of the conditions that are resolved to keys.
 _RESOLVED_OPERATORS = frozenset({"", "in", "contains"})
@@ -45,11 +45,11 @@ class JoinColumns:
 
 @dataclass(frozen=True, slots=True)
 class ValueGroup:
-    """Values of a field that may select too many rows to sort.
+    """Values of a field that may match very many rows.
 
-    SQLite has no statistics (``ANALYZE`` is not run), so it could read these rows by the index of
-    the field and sort them. A filter on values of one group disables that index on SQLite, so that
-    the rows are read in the requested order.
+    SQLite has no statistics (``ANALYZE`` is not run), so it could read all these rows by the index
+    of the field and sort them. A filter on values of one group disables that index on SQLite, so
+    that the rows are read in the requested order.
 
     ``implied`` is the condition of a partial index for the default order; it is true for every row
     with one of the values. A group with ``implied`` applies only to the default order and its
@@ -157,7 +157,7 @@ class Listing:
             if group.values.issuperset(values) and (group.implied is None or is_default):
                 column = self.columns[field_name]
                 if tx.dialect.name == "sqlite":
-                    column = column.concat("")  # an expression disables the index of the field
+                    column = column.concat("")  # no index is used for an expression
                 condition = column.in_(values)
                 return condition if group.implied is None else group.implied & condition
         return None
@@ -219,8 +219,8 @@ def _contains(
     text = column if isinstance(column.type, sa.String) else sa.cast(column, sa.String)
     has_no_letters = value.isascii() and not any(map(str.isalpha, value))
     if is_sqlite or has_no_letters:
-        # lower() is not needed: SQLite's LIKE ignores the case of ASCII letters, and a value
-        # without letters has no case.
+        # lower() is not needed: SQLite's LIKE ignores the case of ASCII letters, and other values
+        # have no case.
         return text.contains(value, autoescape=True)
     if value.isascii():
         # lower() takes several times as long with a Unicode collation as with "C".

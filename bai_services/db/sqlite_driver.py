@@ -220,8 +220,8 @@ class Connection:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            # The thread continues after the cancellation. Interrupt a SELECT; for any other
-            # statement, the next call waits until the thread has finished.
+            # The thread continues after the cancellation. Interrupt the statement if it is a
+            # SELECT; otherwise, the next call waits until the thread has finished.
             if may_interrupt and self._connection is not None:
                 self._connection.interrupt()
             raise
@@ -247,7 +247,8 @@ def _first_word(statement: str) -> str:
 
 
 def _close(opened: sqlite3.Connection) -> None:
-    # Without a rollback, a referenced cursor would keep the connection and its lock after close.
+    # Roll back first: otherwise, a cursor that is still referenced would keep the connection and
+    # its lock.
     opened.rollback()
     opened.close()
 

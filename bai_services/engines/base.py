@@ -60,6 +60,10 @@ class Running:
     """Process engine: the process that writes the log; it exits when its input pipe is closed."""
     log_started: str = ""
     """When ``log_pid`` started."""
+    is_attached: bool = False
+    """Whether the handle belongs to a server in a kernel that runs without it (`Engine.attach`)."""
+    exec_id: str = ""
+    """Docker engine: the exec instance of an attached server."""
 
     @classmethod
     def named(cls, plan: LaunchPlan) -> Running:
@@ -140,6 +144,45 @@ class Engine(LoggingConfigurable):
             If the kernel cannot be started; ``EngineUnreachable`` if the engine does not respond.
         """
 
+    async def attach(
+        self, plan: LaunchPlan, environ: Mapping[str, str], command: Sequence[str]
+    ) -> Running:
+        """Start a Jupyter server in the running kernel of ``plan``, and return its handle.
+
+        The server has the file system, limits, devices and user of the kernel. First stop an
+        earlier server in the same kernel. If ``command`` is empty, run the default command of the
+        image or engine. ``environ`` is the Hub's part of the environment.
+
+        Raises
+        ------
+        EngineError
+            If the kernel does not run, or the server cannot be started. An engine that does not
+            override the method always raises it.
+        """
+        raise EngineError(f"the engine {self.name} cannot open batch sessions")
+
+    async def poll_attached(self, running: Running) -> Exit | None:
+        """Return None while an attached server runs, else its exit.
+
+        Raises
+        ------
+        EngineUnreachable
+            If the engine does not respond.
+        """
+        raise NotImplementedError
+
+    async def stop_attached(self, running: Running, now: bool = False) -> Exit:
+        """Stop an attached server and the processes that it has started; the kernel continues.
+
+        ``now`` skips SIGTERM and the grace period.
+
+        Raises
+        ------
+        EngineUnreachable
+            If the engine does not respond.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     async def find(self, kernel: Running) -> Running | None:
         """Return the complete handle of a kernel if it was started, whether it runs or has ended.
@@ -196,6 +239,15 @@ def tail(text: str, max_bytes: int) -> str:
         return text
     cut = data[-max_bytes:].decode(errors="ignore")
     return cut.partition("\n")[2] or cut
+
+
+# Variable that marks the processes of an attached server; its value is the id of the kernel.
+ATTACHED_VARIABLE = "BAI_ATTACHED_SERVER"
+
+
+def attached_environ(plan: LaunchPlan, hub: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of an attached server that differ from those of its kernel."""
+    return {**hub, **plan.marks, ATTACHED_VARIABLE: plan.kernel_id}
 
 
 def merged_environ(

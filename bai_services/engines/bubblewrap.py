@@ -156,8 +156,8 @@ def probe(uid: int, gid: int, hostname: str = "main1") -> Bubblewrap | str:
     program = shutil.which("bwrap")
     if program is None:
         return "bubblewrap (bwrap) is not installed"
-    # Mask only what this process can read: a session, which has the same uid on the host, cannot
-    # read the rest anyway.
+    # Mask only what this process can read. A session has the same uid on the host, so it cannot
+    # read the rest.
     hidden = tuple(path for path in not_world_readable("/etc") if os.access(path, os.R_OK))
     reason = "bubblewrap does not work on this host"
     for has_user_namespaces in (True, False) if os.geteuid() == 0 else (True,):
@@ -223,6 +223,16 @@ def option_descriptors(
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+@contextmanager
+def memory_file(content: str) -> Iterator[int]:
+    """Yield the descriptor of a file in memory with this content."""
+    descriptor = _descriptor_of(content)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _value_of(args: Sequence[str], option: str, default: int) -> str:

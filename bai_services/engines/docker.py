@@ -18,6 +18,7 @@ from bai_services.core.sessions.logs import without_times
 
 from . import cluster_files
 from .base import Engine, EngineError, EngineUnreachable, Exit, Running, merged_environ, tail
+from .docker_attached import AttachedServers
 from .docker_calls import CallLimits, DockerCalls
 from .docker_container import ContainerLimits, KernelContainer, container_name
 from .seccomp import security_options
@@ -35,8 +36,8 @@ class DockerEngine(Engine):
     """Run each kernel as an unprivileged container with the limits and network of its plan.
 
     DockerSpawner creates and starts the container (`KernelContainer`). The other methods differ
-    from DockerSpawner's. `poll` does not mistake a failing daemon for a stopped session. `stop`
-    does not block a thread. An ended container remains until its log and exit code are read.
+    from DockerSpawner's. `poll` distinguishes a failing daemon from a stopped session. `stop` does
+    not block a thread. An ended container is kept until its log and exit code have been read.
     """
 
     name = "docker"
@@ -167,6 +168,30 @@ class DockerEngine(Engine):
         if not is_started or labels.get("bai.kernel-id") != kernel.kernel_id:
             return None
         return replace(kernel, container_id=inspected["Id"])
+
+    async def attach(
+        self, plan: LaunchPlan, environ: Mapping[str, str], command: Sequence[str]
+    ) -> Running:
+        kernel = await self.find(Running.named(plan))
+        if kernel is None or await self.poll(kernel) is not None:
+            raise EngineError(f"the command of session {plan.name} has ended", reason="ended")
+        try:
+            return await self._attached.start(kernel, plan, environ, command)
+        except docker.errors.APIError as error:
+            raise EngineError(
+                f"the Docker engine could not start a server in the container: {error.explanation}"
+            ) from error
+
+    async def poll_attached(self, running: Running) -> Exit | None:
+        return await self._attached.poll(running)
+
+    async def stop_attached(self, running: Running, now: bool = False) -> Exit:
+        await self._attached.stop(running, 0.0 if now else self.stop_grace_seconds)
+        return Exit(None, EndReason.STOPPED, TextTemplate.STOPPED.value)
+
+    @property
+    def _attached(self) -> AttachedServers:
+        return AttachedServers(self._calls, self.port)
 
     def _limits(self) -> ContainerLimits:
         try:

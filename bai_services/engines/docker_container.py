@@ -265,7 +265,7 @@ def _host_options(plan: LaunchPlan, limits: ContainerLimits) -> dict[str, Any]:
         "device_requests": [_device_request(request) for request in plan.injection.device_requests],
     }
     if mem := plan.slots.get("mem"):
-        host["memswap_limit"] = mem  # memory and swap together, so no swap
+        host["memswap_limit"] = mem  # sum of memory and swap, so there is no swap
     if cpu := plan.slots.get("cpu"):
         host["nano_cpus"] = cpu * 1_000_000  # cpu is in thousandths of a core
     if size := plan.injection.layer_limit_bytes:

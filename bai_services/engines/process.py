@@ -27,9 +27,17 @@ from bai_services.core.sessions.launch_plan import LaunchPlan, Mount
 from bai_services.system.openat2 import open_directory_beneath
 from bai_services.system.ports import free_port
 
-from . import processes, timed_log
-from .base import Engine, EngineError, Exit, Running, merged_environ, tail
-from .bubblewrap import Bubblewrap, option_descriptors, probe
+from . import enter_sandbox, processes, timed_log
+from .base import (
+    Engine,
+    EngineError,
+    Exit,
+    Running,
+    attached_environ,
+    merged_environ,
+    tail,
+)
+from .bubblewrap import Bubblewrap, memory_file, option_descriptors, probe
 
 POLL_INTERVAL_SECONDS = 0.02
 # `bai_labext` runs Jupyter's single-user server without the imports that dominate its start time.
@@ -69,7 +77,7 @@ class ProcessEngine(Engine):
         help="""
         Folder that contains `sessions/` with one folder per kernel (scratch home, log, exit
         status). The agent of this machine creates and removes these folders. The default is
-        `BAI_HOME`, like that of the agent.
+        `BAI_HOME`, like the agent's folder.
         """
     ).tag(config=True)
 
@@ -164,10 +172,46 @@ class ProcessEngine(Engine):
             init_started=processes.started_at(init_pid) if init_pid else "",
         )
 
+    async def attach(
+        self, plan: LaunchPlan, environ: Mapping[str, str], command: Sequence[str]
+    ) -> Running:
+        kernel = await self.find(Running.named(plan))
+        if kernel is None or await self.poll(kernel) is not None:
+            raise EngineError(f"the command of session {plan.name} has ended", reason="ended")
+        await asyncio.to_thread(processes.kill_attached, plan.kernel_id)
+        url, hub = _url_of(environ), attached_environ(plan, environ)
+        argv = list(command or SINGLEUSER)
+
+        def launch() -> Running:
+            if kernel.init_pid:
+                in_sandbox = merged_environ(plan, hub, _own_environ(plan, HOME))
+                return self._enter_sandbox(kernel, plan, {**in_sandbox, **hub}, argv)
+            home = processes.working_directory(kernel.pid) or str(self._folder(_name_of(plan)))
+            environ = {**merged_environ(plan, hub, _own_environ(plan, home)), **hub}
+            return self._spawn_attached(argv, plan, environ, [])
+
+        try:
+            running = await asyncio.to_thread(launch)
+        except OSError as error:
+            raise EngineError(f"the server cannot be started: {error.strerror}") from error
+        return replace(running, url=url, owner=plan.user)
+
+    async def poll_attached(self, running: Running) -> Exit | None:
+        if await asyncio.to_thread(processes.is_alive, running.pid, running.pid_started):
+            return None
+        await asyncio.to_thread(processes.reap, running.pid)
+        return Exit(None)
+
+    async def stop_attached(self, running: Running, now: bool = False) -> Exit:
+        grace = 0.0 if now else self.stop_grace_seconds
+        await asyncio.to_thread(processes.kill_attached, running.kernel_id, grace)
+        await asyncio.to_thread(processes.reap, running.pid)
+        return Exit(None, EndReason.STOPPED, TextTemplate.STOPPED.value)
+
     async def poll(self, running: Running) -> Exit | None:
         if await asyncio.to_thread(processes.is_alive, running.pid, running.pid_started):
             return None
-        # Other processes of the kernel can outlive the one that was started.
+        # Other processes of the kernel can still run after the one that was started has ended.
         await asyncio.to_thread(self._kill_all, running)
         code = processes.read_status(self._status_file(_name_of(running))).get("exit-code")
         if code in (None, 128 + signal.SIGKILL):
@@ -262,7 +306,7 @@ class ProcessEngine(Engine):
         folder, home = self._prepare(plan, mounts)
         links = _link_folders(home, mounts)
         if Path(home) == folder / "home":
-            # Other sessions may use the links in a home folder that is mounted.
+            # Keep the links in a home folder that is mounted, because other sessions may use them.
             (folder / LINKS_FILE).write_text(json.dumps(links))
         environ = merged_environ(plan, hub, _own_environ(plan, home))
         shell = ["/bin/sh", "-c", RUN_AND_STORE_EXIT_CODE, "bai"]
@@ -293,6 +337,36 @@ class ProcessEngine(Engine):
             pid_started=processes.started_at(pid),
             log_pid=log_pid,
             log_started=processes.started_at(log_pid),
+        )
+
+    def _enter_sandbox(
+        self, kernel: Running, plan: LaunchPlan, environ: Mapping[str, str], command: list[str]
+    ) -> Running:
+        """Start a command in the sandbox of a running kernel.
+
+        A file descriptor contains the environment: on a command line every user of the host could
+        read it, and loader variables would take effect outside the sandbox.
+        """
+        settings = json.dumps({"environ": dict(environ), "command": command, "folder": HOME})
+        with memory_file(settings) as settings_file:
+            program = [sys.executable, "-I", "-S", enter_sandbox.__file__]
+            argv = [*program, str(kernel.init_pid), str(settings_file)]
+            return self._spawn_attached(argv, plan, {}, [settings_file])
+
+    def _spawn_attached(
+        self, argv: list[str], plan: LaunchPlan, environ: Mapping[str, str], files: list[int]
+    ) -> Running:
+        """Start an attached server; it writes its own log."""
+        output = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            pid = _posix_spawn(argv, environ, output, files)
+        finally:
+            os.close(output)
+        return replace(
+            Running.named(plan),
+            is_attached=True,
+            pid=pid,
+            pid_started=processes.started_at(pid),
         )
 
     def _start_log_writer(self, folder: Path, read_end: int) -> int:
@@ -346,7 +420,7 @@ async def _launch_in_thread(launch: Callable[[], Running], kernel_id: str) -> Ru
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        # A thread cannot be cancelled: wait for it first.
+        # Wait for the thread first, because it cannot be cancelled.
         await asyncio.wait([task])
         await asyncio.to_thread(processes.kill_kernel, kernel_id)
         raise

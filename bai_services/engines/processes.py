@@ -77,6 +77,35 @@ def session_processes(session_id: str) -> list[psutil.Process]:
     return _with_environment_entry(f"BAI_SESSION_ID={session_id}".encode())
 
 
+def attached_processes(kernel_id: str) -> list[psutil.Process]:
+    """Return the processes of the server that is attached to a kernel (`Engine.attach`)."""
+    return _with_environment_entry(f"BAI_ATTACHED_SERVER={kernel_id}".encode())
+
+
+def kill_attached(kernel_id: str, grace_seconds: float = 0.0) -> None:
+    """Stop the server that is attached to a kernel, with all processes that it has started.
+
+    With a grace period, first send SIGTERM to the server itself, so that it stops its apps.
+    """
+    deadline = time.monotonic() + grace_seconds
+    if grace_seconds and (found := attached_processes(kernel_id)):
+        pids = {one.pid for one in found}
+        signal_all([one for one in found if one.ppid() not in pids], signal.SIGTERM)
+    while time.monotonic() < deadline and any(
+        _is_running(one) for one in attached_processes(kernel_id)
+    ):
+        time.sleep(0.05)
+    _kill(lambda: attached_processes(kernel_id))
+
+
+def working_directory(pid: int) -> str:
+    """Return the working directory of a process; empty if it has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return ""
+
+
 def _with_environment_entry(entry: bytes) -> list[psutil.Process]:
     def has_entry(pid: int) -> bool:
         try:

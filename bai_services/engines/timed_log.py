@@ -55,7 +55,7 @@ class TimedLog:
                 self._size += count
                 view = view[count:]
         except OSError:
-            # The disk is full: drop the output rather than stop the session.
+            # The disk is full. Drop the output, so that the session can continue.
             return
         if self._size > self._max_bytes:
             self._drop_older_half()

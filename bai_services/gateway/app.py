@@ -34,9 +34,9 @@ from .server import GatewayServer
 
 log = logging.getLogger("bai_services.gateway")
 
-# Time limit for the last report of a stopping gateway.
+# Time limit for the last report of a gateway that stops.
 LAST_REPORT_SECONDS = 5.0
-# Open files in addition to the connections of clients and replicas.
+# Number of open files that are needed in addition to the connections of clients and replicas.
 OTHER_FILES = 500
 
 # Maps a trait to the environment variable that sets it.
@@ -116,15 +116,15 @@ class GatewayApp(Application):
         64,
         min=1,
         max=2000,
-        help="Number of revisions that HAProxy serves at the same time. The gateway itself serves "
-        "further ones.",
+        help="Maximum number of revisions that HAProxy serves at the same time. The gateway itself "
+        "serves all others.",
     ).tag(config=True)
     haproxy_slots = Integer(
         16,
         min=1,
         max=1000,
-        help="Number of replicas of a revision that HAProxy serves. The gateway itself serves an "
-        "endpoint with more replicas.",
+        help="Maximum number of replicas of a revision that HAProxy serves. The gateway itself "
+        "serves an endpoint with more replicas.",
     ).tag(config=True)
     haproxy_threads = Integer(
         0, min=0, max=64, help="Threads of HAProxy. 0: one for each processor."
@@ -171,7 +171,8 @@ class GatewayApp(Application):
             format="[%(levelname).1s %(asctime)s %(name)s] %(message)s",
         )
         tracing.set_up("bai-gateway", os.environ)
-        # Requests create no reference cycles, so frequent garbage collections would find nothing.
+        # Collect garbage rarely: requests create no reference cycles, so frequent collections would
+        # find nothing.
         gc.freeze()
         gc.set_threshold(50_000, 50, 50)
         uvloop.run(self.run())
@@ -257,7 +258,7 @@ async def run_gateway(
     gateway_id = secrets.token_hex(8)
     health = HealthChecks(routes, lambda: replica_failed(), lambda: replicas_changed())
     reports = Reports(client, gateway_id, routes, server.measures, health)
-    # Replicas without requests are drained at once.
+    # Drain replicas without requests at once.
     server.on_drained = reports.wake
     server.on_waiting = reports.request_waits
 

@@ -1,4 +1,4 @@
-"""A connection of a client: parses requests, one after the other, and sends the responses."""
+"""A connection of a client: parses the requests one after the other, and sends the responses."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ class ClientConnection(asyncio.Protocol):
             if oldest is None:
                 transport.abort()
                 return
-            # Many clients that are idle or send no request must not lock out other clients.
+            # Other clients must be able to connect even if many clients are idle or send no
+            # request.
             del self._server.idle[oldest]
             oldest.abort()
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
@@ -109,7 +110,7 @@ class ClientConnection(asyncio.Protocol):
                 self._running.request_raw(data)
             return
         if self._running is not None and self._receiving is None:
-            # The next request; it is parsed when the response to this one has ended.
+            # The next request; it is parsed when the response to the current request has ended.
             self._unparsed.append(data)
             self._unparsed_bytes += len(data)
             if self._unparsed_bytes > MAX_HELD_BYTES:
@@ -190,10 +191,10 @@ class ClientConnection(asyncio.Protocol):
             if not self._reads():
                 self.abort()
             else:
-                # The client is slow, but still reads the end of the response.
+                # The client is slow, but is still reading the end of the response.
                 self._unread_before, self._deadline = self.unread_bytes, now + STALLED_SECONDS
         elif now >= self._stalled_at and self._reads():
-            # The client is slow, but still reads.
+            # The client is slow, but is still reading.
             self._unread_before, self._stalled_at = self.unread_bytes, now + STALLED_SECONDS
         elif now >= self._stalled_at:
             self.abort()
@@ -239,7 +240,7 @@ class ClientConnection(asyncio.Protocol):
             if not self._transport.is_closing():
                 self._transport.pause_reading()
             self._is_reading_paused = True
-            # No deadline: the gateway has paused reading, so the client is not slow.
+            # No deadline applies: the gateway has paused reading, so the client cannot be blamed.
             if self._receiving is not None:
                 self._deadline = float("inf")
 
@@ -300,7 +301,7 @@ class ClientConnection(asyncio.Protocol):
     def _reject(self, status: HTTPStatus, message: str) -> None:
         """Reject bytes that are not a complete request."""
         if self._is_closing:
-            # The bytes follow a request that was refused before its body arrived.
+            # The bytes belong to a request that was refused before its body arrived.
             return
         running = self._running
         if running is not None:
@@ -353,7 +354,7 @@ class ClientConnection(asyncio.Protocol):
         request = Request(
             self._parser.get_method(), self._url, self._headers, self._parser.get_http_version()
         )
-        # After a request to change the protocol, the parser reads nothing more.
+        # After a request to change the protocol, the parser ignores all further bytes.
         request.keeps_open = self._parser.should_keep_alive() and not request.header(b"upgrade")
         exchange = self._receiving = Exchange(self._server, self, request)
         self._body_since, self._body_bytes = time.monotonic(), 0

@@ -84,7 +84,7 @@ class Request:
 
     @property
     def is_ambiguous(self) -> bool:
-        """Return whether a header that decides about the request is repeated."""
+        """Return whether a header is repeated that determines how the request is handled."""
         if len(self._by_name) == len(self.headers):
             return False
         names = [name.lower() for name, _ in self.headers]
@@ -120,8 +120,8 @@ class Gateway(Protocol):
 class Exchange:
     """State of one request. The client connection calls `begin`, `request_*` and `client_lost`.
 
-    Nothing is sent before the connection to the replica is open, so until then the request can go
-    to another replica. Afterwards it is never repeated.
+    Until the connection to a replica is open, nothing is sent, so the request can still go to
+    another replica. After that, it is never repeated.
     """
 
     __slots__ = (
@@ -275,7 +275,7 @@ class Exchange:
             raise _too_large(endpoint.route.max_body_bytes)
 
     def _check_grpc(self, token: Token | None) -> None:
-        """Refuse a request to a gRPC server if HAProxy would never forward the request."""
+        """Refuse a request to a gRPC server if it is a request that HAProxy never forwards."""
         if not self._request.is_grpc:
             reason = "the endpoint serves gRPC: requests need HTTP/2 and application/grpc"
         elif not self._gateway.is_behind_haproxy:
@@ -290,7 +290,7 @@ class Exchange:
         """Forward the request to a replica, or add it to the queue."""
         endpoint = self.endpoint
         assert endpoint is not None
-        # Waiting requests come first.
+        # Waiting requests have precedence.
         replica = None if endpoint.queue else endpoint.choose(self.prefix)
         if replica is not None:
             self.start(replica)
@@ -417,7 +417,7 @@ class Exchange:
         assert self.endpoint is not None
         if replica.route.protocol is ReplicaProtocol.GRPC:
             # Only HAProxy can forward the request, so the client must send it again. Refuse it
-            # later: its end within this call would start the next waiting request.
+            # after this call: if it ended within the call, the next waiting request would start.
             refusal = busy("a replica is ready: send the request again")
             asyncio.get_running_loop().call_soon(self.refuse, refusal)
             return
@@ -618,9 +618,7 @@ class Exchange:
         self._gateway.measures.request(self.endpoint.route.id, revision, seconds, is_error=is_error)
 
     def _end(self, *, is_reusable: bool) -> None:
-        """Release the replica, the token and the position in the queue; the second call does
-        nothing.
-        """
+        """Release the replica, the token and the position in the queue; idempotent."""
         if self._is_over:
             return
         self._is_over = True
@@ -720,7 +718,9 @@ _WITH_USAGE = frozenset({b"application/json", b"text/event-stream"})
 
 
 def _facts(headers: Headers) -> tuple[int | None, bytes, bool, bool]:
-    """Return length, media type, whether the body is compressed, and whether its end is known."""
+    """Return the length and the media type of the body, whether it is compressed, and whether its
+    end is known.
+    """
     length: int | None = None
     content_type, is_encoded, is_chunked = b"", False, False
     for name, value in headers:

@@ -23,12 +23,13 @@ PEER_HEADER = b"x-bai-peer"
 NOT_FOR_REPLICAS = HOP_BY_HOP | {
     b"authorization", b"cookie", b"content-length", b"expect", b"forwarded", b"x-real-ip",
     PEER_HEADER,
-    # Only the manager may send these headers to the relay of a replica.
+    # Removed because only the manager may send these headers to the relay of a replica.
     b"x-bai-explain", b"x-bai-metrics",
 }  # fmt: skip
 # Replicas trust these headers of proxies, for example X-Forwarded-User.
 OF_PROXIES = b"x-forwarded-"
-# A repeated header would be ambiguous: proxies in front of the gateway may use another value.
+# Repetitions of these headers would be ambiguous: proxies in front of the gateway may use another
+# value than the gateway.
 NOT_REPEATABLE = frozenset({b"host", b"authorization"})
 # Cookies of a replica would become cookies of the Hub's host.
 NOT_FOR_CLIENTS = HOP_BY_HOP | {
@@ -42,7 +43,8 @@ NOT_FOR_CLIENTS = HOP_BY_HOP | {
     b"sec-session-registration", b"use-as-dictionary",
     # Browsers would ask for a password of the Hub's host, which replicas never receive.
     b"www-authenticate",
-    # Reverse proxies in front of the Hub would respond with another address or one of their files.
+    # With these headers, reverse proxies in front of the Hub would respond with the content of
+    # another address, or with one of their files.
     b"x-accel-redirect", b"x-accel-buffering", b"x-accel-charset", b"x-accel-expires",
     b"x-accel-limit-rate", b"x-sendfile", b"x-lighttpd-send-file", b"x-reproxy-url",
 }  # fmt: skip

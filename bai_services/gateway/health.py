@@ -49,8 +49,8 @@ class HealthChecks:
         self._wake.set()
 
     async def run(self) -> None:
-        # No limit is needed, because each replica has at most one check. With a limit, unresponsive
-        # replicas could delay the checks of other endpoints until these fail.
+        # The number of concurrent checks is not limited: each replica has at most one check, and
+        # with a limit, unresponsive replicas could delay the checks of other endpoints.
         connector = TCPConnector(limit=0, force_close=True)
         async with ClientSession(connector=connector, cookie_jar=DummyCookieJar()) as session:
             self._session = session

@@ -4,8 +4,8 @@
 MAX_HEAD_BYTES = 64 * 1024
 # Headers of a request or a response. HAProxy allocates memory for each of them in advance.
 MAX_HEADERS = 256
-# Bytes that may arrive without a piece of the body: chunk extensions, or trailers after the body.
-# The parser keeps them in memory. The limit is larger than one read from the connection.
+# Maximum bytes that may arrive without a part of the body: chunk extensions, or trailers after the
+# body. The parser keeps them in memory. The limit is larger than one read from the connection.
 MAX_READ_BYTES = 512 * 1024
 # Requests that a client may send before the response to the first (HTTP pipelining).
 MAX_PIPELINED = 16
@@ -33,7 +33,7 @@ CONNECT_SECONDS = 5.0
 # Maximum idle time of a reused connection to a replica. Servers close idle connections after 5 s or
 # more, and a request on a closing connection would be lost.
 REUSE_SECONDS = 2.0
-MAX_IDLE_CONNECTIONS = 64  # for each replica
+MAX_IDLE_CONNECTIONS = 64  # per replica
 MAX_ATTEMPTS = 3
 MAX_CLIENT_CONNECTIONS = 20_000
 SWEEP_SECONDS = 0.5

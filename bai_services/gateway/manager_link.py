@@ -22,7 +22,8 @@ from .routes import Load, Routes
 log = logging.getLogger("bai_services.gateway")
 
 WAIT_SECONDS = 25
-# Added to the manager's waiting time, so that the response arrives before the call times out.
+# This is added to the manager's waiting time, so that the response arrives before the call times
+# out.
 ANSWER_SECONDS = 10
 FIRST_RETRY_SECONDS = 0.25
 MAX_RETRY_SECONDS = 3.0
@@ -68,10 +69,10 @@ class RouteUpdates:
 class Reports:
     """Sends load, counters, and drained and failed replicas.
 
-    Counters of a report without a response are sent again with the same id; the manager counts
-    an id once. A report that the manager rejects as invalid is dropped, because it would be
-    rejected again. A report contains the endpoints whose counters or load have changed; after
-    another routing table or a failure, it contains all, because the manager may need their loads.
+    Counters of a report without a response are sent again with the same id; the manager counts each
+    id only once. A report that the manager rejects as invalid is dropped, because it would be
+    rejected again. A report contains the endpoints whose counters or load have changed. After a new
+    routing table or a failure, it contains all endpoints, because the manager may need their loads.
     """
 
     def __init__(

@@ -85,8 +85,8 @@ class Measures:
         *,
         failed: int,
     ) -> None:
-        """Count requests with a known mean time only; ``failed`` are the errors of the revision
-        itself.
+        """Count requests of which only the mean time is known; ``failed`` are the errors of the
+        revision itself.
         """
         self._of(endpoint).add(count, errors, seconds)
         if revision:
@@ -99,8 +99,8 @@ class Measures:
         if (use := self.tokens.get(token)) is None:
             use = self.tokens[token] = TokenUse()
         use.requests += count
-        # Replicas report these numbers: without the bound, one replica could invalidate all reports
-        # of this gateway.
+        # Limited because replicas report these numbers: a larger number of one replica would make
+        # all reports of this gateway invalid.
         use.input_tokens = min(MAX_COUNT, use.input_tokens + tokens[0])
         use.output_tokens = min(MAX_COUNT, use.output_tokens + tokens[1])
 

@@ -85,8 +85,9 @@ class ReplicaConnection(asyncio.Protocol):
         idle.append(self)
 
     def _has_unsent_bytes(self) -> bool:
-        # The replica responded before reading the whole body. The transport would not pause the
-        # next request, because writing is already paused, so its body could fill the memory.
+        # The replica responded before reading the whole body. Writing is already paused, so the
+        # transport would not pause the next request, and the body of that request could fill the
+        # memory.
         return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
     def is_reusable(self, now: float) -> bool:
@@ -201,8 +202,8 @@ class ReplicaConnection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         if self._is_informational:
-            # The client would receive these bytes before the head of the response, that is, as a
-            # response whose headers were not checked.
+            # The client would receive these bytes before the head of the response, and would read
+            # them as a response; its headers were not checked.
             raise InvalidResponse("an informational response has a body")
         self._framing_bytes = 0
         if self._sink is not None and not self._is_complete:

@@ -176,9 +176,9 @@ class Endpoint:
         self.in_flight = 0
         # Requests in HAProxy, if it is in front of the gateway.
         self.elsewhere = Load()
-        # Replicas that are no longer in the table, but still have requests. If such a replica
-        # returns after failed health checks, it counts as drained only when these requests have
-        # also ended.
+        # Replicas that are no longer in the table, but still have requests. If such a replica is in
+        # the table again (after failed health checks), it counts as drained only when these
+        # requests have also ended.
         self._leaving: dict[str, Replica] = {}
         self._turns = WeightedTurns()
         self._turn = 0

@@ -128,5 +128,5 @@ class GatewayServer:
             try:
                 self.sweep(time.monotonic())
             except Exception:
-                # Continue: without the sweeps, no time limit would apply.
+                # Continue, because without this loop no time limit would be enforced.
                 log.exception("time limits could not be applied")

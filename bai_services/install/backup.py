@@ -129,8 +129,8 @@ def _dump(installation: Installation, name: str, stage: Path) -> None:
         contextlib.closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as database,
         contextlib.closing(sqlite3.connect(copy)) as target,
     ):
-        # Copy in one step: with several steps, each write of the running hub would restart the
-        # copy.
+        # Copy in one step, because each write of the running hub would restart a copy in several
+        # steps.
         database.backup(target, pages=-1)
     with open(copy, "rb") as plain, gzip.open(f"{copy}.gz", "wb", compresslevel=3) as packed:
         shutil.copyfileobj(plain, packed, CHUNK_BYTES)

@@ -32,7 +32,7 @@ from .setup import generated_files, outdated_files
 
 OLDEST_POSTGRES = 13
 MIN_FREE_BYTES = 2**30
-# An earlier date means a wrong clock: this version did not exist then.
+# If the date is before this, the clock is wrong, because this version did not exist then.
 EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 TIMEOUT_SECONDS = 10
 

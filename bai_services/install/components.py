@@ -14,6 +14,7 @@ from bai_services.core.errors import Unavailable
 from bai_services.core.installation.settings import EngineKind, Installation, Tls
 from bai_services.core.installation.systemd import Component
 from bai_services.hub_settings import for_gateway
+from bai_services.system.hub_proxy import proxy_command
 
 from .folder import database_url, home_of
 
@@ -87,7 +88,7 @@ def internal_address(installation: Installation) -> str:
 
 
 def addresses(installation: Installation, address: str) -> Addresses:
-    """Return the URLs; ``address`` is that of the Hub's machine."""
+    """Return the URLs; ``address`` is the address of the Hub's machine."""
     ports = installation.ports
     managers = installation.managers or address
     return Addresses(
@@ -133,7 +134,8 @@ def node_program() -> Path:
 def command(installation: Installation, component: Component, address: str) -> list[str]:
     """Return the command of a component. It contains no secrets."""
     if component is Component.PROXY:
-        return [str(node_program()), str(proxy_program()), *_proxy_options(installation, address)]
+        words = proxy_command(node_program(), proxy_program())
+        return [*words, *_proxy_options(installation, address)]
     words = [sys.executable, "-m", _MODULES[component]]
     return [*words, "-f", str(HUB_CONFIG)] if component is Component.HUB else words
 
@@ -188,7 +190,8 @@ def environment(
         **installation.environment,
     }
     if not os.access(Path(__file__).parents[1], os.W_OK):
-        # Compiled code cannot be cached beside the sources, which are read-only for a service.
+        # Compiled code cannot be cached next to the sources, because they are read-only for a
+        # service.
         variables["NUMBA_CACHE_DIR"] = str(home.path / "cache" / "numba")
     if component is Component.MANAGER:
         variables["BAI_DATABASE_URL"] = database_url(installation)

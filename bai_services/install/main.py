@@ -400,7 +400,7 @@ def _paths_option(_: click.Context, __: click.Parameter, values: Sequence[str]) 
 @main.command("restore")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @folder_argument
-@click.option("--state", help="State folder. Default: that of the backup.")
+@click.option("--state", help="State folder. Default: the path of the backed-up folder.")
 @click.option("--database", help="URL of an empty PostgreSQL database. Default: as in the backup.")
 @click.option("--hub-database", help="URL of an empty PostgreSQL database for JupyterHub.")
 @click.option("--database-password-file", help="File with the password of the databases.")

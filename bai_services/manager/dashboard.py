@@ -61,7 +61,7 @@ class Dashboard:
 
 
 class Dashboards:
-    """Reads the dashboard of a caller from the services that own its parts."""
+    """Composes the dashboard of a caller from the results of other services."""
 
     def __init__(
         self, sessions: Sessions, options: Options, quotas: Quotas, agents: Agents

@@ -17,8 +17,8 @@ from bai_services.db.database import Database
 
 from .accounts import authorizer
 
-# Maximum number of queued changes per listener. A full queue drops the oldest change; clients
-# tolerate this, because they fetch the session itself.
+# Maximum number of queued changes per listener. A full queue drops the oldest change. Clients
+# tolerate this, because they fetch the session when they receive a change.
 QUEUE_LENGTH = 256
 # Cache lifetime of the set of owners whose sessions a listener may not read.
 HIDDEN_TTL_SECONDS = 5.0
@@ -233,7 +233,8 @@ class Feed:
         Forbidden
             If the caller may not read any session.
         """
-        # Check outside the generator: the error must be raised before the response begins.
+        # Check outside of the generator, because the error must be raised before the response
+        # begins.
         visible = authorizer.visibility(caller, "session.read")
         return self._changes(caller, visible, session_id, keepalive_seconds)
 
@@ -256,8 +257,9 @@ class Feed:
                     hidden = await self._users.ids_with_roles(visible.hidden_roles)
                     read_at = loop.time()
                 if change is not None and change.owner_id in hidden:
-                    # Yield at least every ``keepalive_seconds``, even if all changes are hidden: a
-                    # client considers the stream broken if it receives nothing for longer.
+                    # Yield at least every ``keepalive_seconds``, even if the caller may not read
+                    # any of the changes: a client considers the stream broken if it receives
+                    # nothing for longer.
                     if loop.time() - sent_at < keepalive_seconds:
                         continue
                     change = None

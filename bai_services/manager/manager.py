@@ -104,7 +104,7 @@ class Manager:
             require_writable=self.read_only.require_writable,
         )
         self.reservation_forecast = ReservationForecast(
-            self.reservations, self.scheduling.scheduler, self.sessions.sessions
+            self.reservations, self.scheduling.scheduler, self.sessions.sessions, context.clock
         )
         self.serving = serving_services(
             context,

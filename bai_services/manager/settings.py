@@ -70,7 +70,7 @@ class Settings:
     hub_access_scopes: frozenset[str] = frozenset(
         {"access:services", "access:services!service=bai"}
     )
-    # Peers whose X-Forwarded-For is trusted: networks or addresses; "own" means the addresses of
+    # Networks or addresses of peers whose X-Forwarded-For is trusted; "own" means the addresses of
     # this machine.
     trusted_proxies: tuple[str, ...] = ("own",)
     # Cost of argon2id; a change applies to each user at the next sign-in.
@@ -139,7 +139,8 @@ class Settings:
     lease_seconds: float = 15.0
     heartbeat_interval_seconds: int = 5
 
-    # Settings in the environment, and fields whose value an administrator has set in the database.
+    # Settings from the environment, and fields whose value an administrator has set in the
+    # database.
     configured: Mapping[str, str] = field(default_factory=dict, repr=False)
     overridden: frozenset[str] = frozenset()
 

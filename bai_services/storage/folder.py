@@ -35,7 +35,8 @@ PRIVATE_MODE = 0o700
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 # Names are cached only if the directory was not modified in the last 2 s. Two changes within one
-# kernel clock tick have the same modification time, so the second would not be detected.
+# tick of the kernel clock have the same modification time, so the second change would not be
+# detected.
 _SETTLED_NS = 2 * 10**9
 _CACHED_DIRECTORIES = 4
 
@@ -208,7 +209,7 @@ class OpenFolder:
         if tuple(target[: len(source)]) == tuple(source):
             raise InvalidRequest("the target is the source or a path inside it", field="target")
         with self.directory(source[:-1]) as outer:
-            # A missing source must not leave new directories behind.
+            # Check the source first: if it is missing, no directories must be created.
             os.stat(source[-1], dir_fd=outer, follow_symlinks=False)
             with self.directory(target[:-1], create_missing=True) as inner:
                 if replaces:
@@ -299,8 +300,8 @@ class OpenFolder:
             return
         os.fchmod(file, 0o770 if is_executable else 0o660)
         has_acl = acl.share_file(file, is_executable)
-        # Without ACLs, keep the owner: after a change of the owner, sessions that run as the
-        # manager's user would have no access.
+        # Without ACLs, do not change the owner, because sessions that run as the manager's user
+        # would then have no access.
         os.fchown(file, self._owner.uid if has_acl else -1, self._owner.gid)
 
     def _make_all(self, parts: Sequence[str]) -> bool:
@@ -439,7 +440,7 @@ def rename_new(source: int | None, name: str, target: int, new_name: str) -> Non
     number = ctypes.get_errno()
     if number != errno.EINVAL:
         raise OSError(number, os.strerror(number))
-    # The file system does not support the flag (NFS). Checking before the rename leaves a race.
+    # The file system does not support the flag (NFS). The check before the rename is not atomic.
     if entry_of(new_name, target) is not None:
         raise FileExistsError(errno.EEXIST, "exists")
     os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)

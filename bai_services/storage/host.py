@@ -340,7 +340,8 @@ class StorageHost:
             has_kernel_opener=self._opener is safe_paths.open_with_kernel,
             cpu_seconds=cpu_seconds(writer.size),
         )
-        # One archive at a time per scope, so that one user cannot occupy all unpack processes.
+        # Unpack one archive at a time per scope, so that one user cannot occupy all unpack
+        # processes.
         async with self._unpack_locks.setdefault(location.scope, asyncio.Lock()), self._unpackers:
             try:
                 return await unpack(job, require)
@@ -442,7 +443,8 @@ class StorageHost:
         try:
             with contextlib.suppress(FileNotFoundError):
                 return path.read_text()
-            # Another manager may do the same; both read the remaining file in their next probe.
+            # Another manager may do the same. Both will read the remaining file in their next
+            # probe.
             content = str(uuid.uuid4())
             new = self._root / f"{MARKER_FILE}.{content}"
             new.write_text(content)
@@ -454,7 +456,7 @@ class StorageHost:
     def _create(self, location: Location) -> None:
         self.backend.create(self._scope_path(location.scope))
         if location.unmanaged_path is not None:
-            return  # such a folder needs only the staging area of the scope
+            return  # an unmanaged folder needs only the staging area of the scope
         path = self._path(location)
         path.mkdir(mode=folder.PRIVATE_MODE)
         if self._shared_gid is None:
@@ -524,7 +526,7 @@ class StorageHost:
         old, new = self._path(source), self._path(target)
         if not old.exists():
             if new.exists():
-                return  # an earlier call was interrupted after moving the folder
+                return  # an earlier call was interrupted after it had moved the folder
             raise FileNotFoundError(old)
         self.backend.create(self._scope_path(target.scope))
         try:

@@ -16,7 +16,7 @@ from bai_services.core.errors import Conflict, Forbidden, InvalidRequest
 from bai_services.core.user_input import shown
 from bai_services.system.openat2 import open_beneath
 
-# Less than PATH_MAX, so that this limit applies before the limit of the kernel.
+# Below PATH_MAX, so that a path exceeds this limit before it exceeds the limit of the kernel.
 MAX_PATH_BYTES = 4000
 MAX_PART_BYTES = 255
 

@@ -141,7 +141,7 @@ def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
                 future.set_result(work())
             except BaseException as error:
                 future.set_exception(error)
-        # Release the references of the job before waiting for the next one.
+        # Release the references to the job before waiting for the next job.
         del job, future, work
 
 

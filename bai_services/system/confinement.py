@@ -44,7 +44,7 @@ def drop_privileges(niceness: int) -> None:
 
 
 def die_with_parent() -> None:
-    """Forbid new privileges, and die with the parent; child processes inherit only the former."""
+    """Forbid new privileges, also to child processes; die with the parent."""
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -9,7 +9,8 @@ import os
 _SYS_OPENAT2 = 437  # the same on x86, ARM and RISC-V
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
-# The kernel returns EAGAIN when a concurrent rename prevents a safe answer.
+# Maximum number of attempts: the kernel returns EAGAIN if a concurrent rename prevents a safe
+# result.
 _MAX_ATTEMPTS = 64
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -37,7 +37,8 @@ def process_stat(pid: int) -> ProcessStat | None:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
-    # The name in parentheses may contain spaces and parentheses; fields 3, 4 and 22 follow it.
+    # The name in parentheses may contain spaces and parentheses; the fields 3, 4 and 22 come after
+    # it.
     fields = text.rpartition(")")[2].split()
     return ProcessStat(fields[0], int(fields[1]), fields[19])
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from tornado.httpclient import HTTPClientError, HTTPRequest
@@ -37,8 +37,9 @@ log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_SECONDS = 20.0
 GOODBYE_TIMEOUT_SECONDS = 2.0
-# Long enough for a restart of the proxy or Hub, but shorter than the lifetime of detached streams
-# in the session (``DETACHED_TIMEOUT_SECONDS`` of ``bai_labext.tunnel.handler``).
+# Maximum time to reconnect: long enough for a restart of the proxy or Hub, but shorter than the
+# lifetime of detached streams in the session (``DETACHED_TIMEOUT_SECONDS`` of
+# ``bai_labext.tunnel.handler``).
 RECONNECT_TIMEOUT_SECONDS = 100.0
 FIRST_CONNECT_TIMEOUT_SECONDS = 15.0
 # Exponential backoff between attempts.
@@ -66,10 +67,18 @@ class TunnelClient:
     """A tunnel to the session's server at ``url`` (http or https).
 
     ``on_change`` is called with a message for each lost connection, reconnect and failed
-    stream.
+    stream. ``raise_if_gone`` is called after each failed attempt to reconnect. It raises a
+    ``BaiError`` if further attempts are pointless.
     """
 
-    def __init__(self, url: str, token: str, on_change: Callable[[str], None] = log.info) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        on_change: Callable[[str], None] = log.info,
+        raise_if_gone: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._raise_if_gone = raise_if_gone
         self._url = url.rstrip("/").replace("http", "ws", 1) + "/bai/tunnel"
         self._token = token
         self._on_change = on_change
@@ -155,6 +164,8 @@ class TunnelClient:
                 return await self._connect()
             except _CONNECTION_ERRORS as error:
                 raise_if_permanent(error)
+                if self._has_connected and self._raise_if_gone is not None:
+                    await self._raise_if_gone()
                 if loop.time() + pause > deadline:
                     raise Unavailable(
                         f"the session does not respond: {error}; see bai session info",

@@ -118,7 +118,7 @@ class Link:
     def _acknowledge(self, number: int) -> None:
         """Drop the frames that the peer has received; ``number``: how many it has received."""
         count = number - self._first_unacknowledged
-        # The peer cannot acknowledge a frame that is still to be sent again.
+        # The peer cannot acknowledge a frame that has not been sent again yet.
         if not 0 <= count <= len(self._unacknowledged) - len(self._resend):
             raise ProtocolError(f"invalid ACK: the peer cannot have received {number} frames")
         for _ in range(count):

@@ -17,8 +17,8 @@ from urllib.parse import SplitResult, urlsplit
 MAX_HEAD_BYTES = 64 * 1024
 MAX_CHUNK_LINE_BYTES = 1024
 MAX_CONTENT_LENGTH_DIGITS = 18
-# These parts of a request are checked strictly. A server that interprets a lenient form in another
-# way could find a second request in the body of the first (RFC 9112, section 11.2).
+# These parts of a request are checked strictly. If a form is not strict, a server could interpret
+# it in another way and find a second request in the body of the first (RFC 9112, section 11.2).
 _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _REQUEST_LINE = re.compile(rf"({_TOKEN}) (/[^\x00-\x20\x7f]*) (HTTP/1\.[01])")
 _FIELD = re.compile(rf"({_TOKEN}):([^\x00\r\n]*)")

@@ -57,7 +57,7 @@ class Machine:
         self.attempt: int | None = None
         self.folders = Folders(folder)
         self.down_until = 0
-        # Heartbeats under way: the times at which they were sent, and will be answered.
+        # Heartbeats without a response yet: the time of sending and the time of the response.
         self.in_flight: list[tuple[float, int]] = []
         self.next_heartbeat = 0
         # The guard that an agent leaves if it cannot sign off.
@@ -294,7 +294,7 @@ def test_restarted_manager_waits_the_full_requeue_time_again(tmp_path: Path) -> 
     world = asyncio.run(run(operations, tmp_path / "w0", heals=False))
     assert (world.status, world.runs) == (Status.RUNNING, [0])
     world = asyncio.run(run([*operations, ("heal", "a1"), ("wait", 1, 0)], tmp_path / "w"))
-    # The agent returned before the time was over, and reported the kernel that it had stopped.
+    # The agent was back before the requeue time ended, and reported the kernel that it had stopped.
     assert world.runs == [0, 1]
     world = asyncio.run(run([*operations, ("wait", 10, 0)], tmp_path / "w2"))
     assert (world.agent, world.runs) == ("a2", [0, 1])

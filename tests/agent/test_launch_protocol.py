@@ -43,17 +43,17 @@ PLAN = LaunchPlan.from_json(
 
 
 class Killed(BaseException):
-    """The agent's process ends here."""
+    """Ends the simulated process of the agent."""
 
 
 @dataclass
 class Machine:
-    """What survives a kill of the agent: running kernels, and how often each attempt started."""
+    """The state that survives a kill of the agent: running kernels, and starts by attempt."""
 
     is_running: bool = False
     has_started: bool = False
     starts: Counter[int] = field(default_factory=Counter)
-    # Steps until the agent is killed; 0: never.
+    # Number of steps after which the agent is killed; 0: it is not killed.
     kill_after: int = 0
 
     def step(self) -> None:
@@ -191,7 +191,7 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("deliver"), st.integers(0, 9), st.integers(0, 6), st.booleans()),
     st.just(("stop",)),
     st.just(("start again",)),
-    # A repeated order to prepare an attempt.
+    # The manager repeats the order to prepare the attempt.
     st.tuples(st.just("prepare"), st.integers(0, 2)),
 )
 

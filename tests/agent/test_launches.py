@@ -1,4 +1,4 @@
-"""Batch sessions that their agent starts itself, against a real manager without a Hub."""
+"""Batch sessions that the agent starts itself, with a real manager and without a Hub."""
 
 from __future__ import annotations
 
@@ -101,16 +101,18 @@ async def test_stop_ends_all_processes(user: Client, agent: RunningAgent) -> Non
     assert processes_of(session) == []
 
 
-async def test_hub_cannot_start_a_session_of_an_agent(
+async def test_hub_only_attaches_a_server_to_a_session_of_an_agent(
     api: Api, user: Client, agent: RunningAgent
 ) -> None:
     session = await submit(user, "sleep 300")
     found = await running(user, session)
     where = {"user": found["hub_user"], "server": found["hub_server"]}
-    with pytest.raises(Conflict, match="started by its agent"):
-        await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    plan = await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    assert (plan["is_attached"], plan["command"]) == (True, None)
     await user.delete(f"/sessions/{session['id']}")
     await ended(user, session)
+    with pytest.raises(Conflict, match="TERMINATED"):
+        await api.hub.post(f"/sessions/{session['id']}/launch", where)
 
 
 async def test_agent_that_stops_without_the_manager_leaves_a_guard(
@@ -159,7 +161,7 @@ async def test_agent_that_stops_without_the_manager_leaves_a_guard(
 
 
 def guards(agent: RunningAgent) -> list[psutil.Process]:
-    """Return the guards that agents with the state folder of this one have left."""
+    """Return the guards of ended agents with the same state folder as ``agent``."""
     found = []
     for process in psutil.process_iter():
         try:

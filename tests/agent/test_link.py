@@ -76,7 +76,7 @@ async def link(manager: Manager) -> AsyncIterator[Link]:
 async def deliver(
     manager: Manager, link: Link, *reports: dict[str, Any]
 ) -> list[asyncio.Task[bool]]:
-    """Begin to send reports, the first of which the manager holds; return their tasks."""
+    """Begin to send reports and return their tasks. The manager delays the first report."""
     await link.heartbeat({})
     tasks = [asyncio.create_task(link.deliver(report)) for report in reports]
     await wait_until_async(lambda: _is_first_received(manager), 10, "the first report")

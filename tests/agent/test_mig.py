@@ -74,7 +74,7 @@ def test_mig_can_be_enabled_and_disabled_at_run_time(driver: Path, tmp_path: Pat
         {"GPU-0000-0": None, "GPU-0000-1": None},
     ]  # fmt: skip
     assert bare[1] == "MIG is enabled, but there is no instance on GPU-0000-0"
-    # Former instances remain registered, because a running session can still use one.
+    # Removed instances remain registered, because a running session may still use them.
     gone = {d["id"] for d in whole[0] if not d["is_healthy"]}
     assert gone == {"MIG-0000-0", "MIG-0000-1", "MIG-0000-2"}
     assert divided[2] == ["GPU-0000-1", "MIG-0000-0", "MIG-0000-1", "MIG-0000-2"]

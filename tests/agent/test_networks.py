@@ -30,7 +30,7 @@ def test_invalid_network_pool_is_rejected(text: str) -> None:
 
 def test_network_name_depends_on_user_and_agent() -> None:
     assert network_name("ann.b_c-d", "m1").startswith("bai-u-ann.b_c-d-")
-    # Two agents on one engine use different networks for users of the same name.
+    # If two agents share an engine, their networks for the same user name differ.
     assert network_name("ann", "m1") != network_name("ann", "m2")
     for user in ("../x", "", "a b", "x" * 65):
         with pytest.raises(errors.InvalidRequest):

@@ -297,11 +297,11 @@ async def test_driver_that_does_not_answer_blocks_neither_watchdog_nor_removal(
         await watchdog.check()
         await watchdog.check()
         await watchdog.detach_session(key)
-    # The usage of the hung device is the last known one; the other device is still monitored.
+    # For the hung device, the last known usage is reported. The other device is still monitored.
     first, second = watchdog.usage(key)["devices"]
     assert first == before[0]
     assert second["memory_bytes"] == 4 * GIB
-    # A hung call is not repeated, because each one occupies a thread.
+    # A call that hangs is not repeated, because each call would occupy a thread.
     assert hung.calls == calls + (1 if error is None else 3)
 
     hung.error = None

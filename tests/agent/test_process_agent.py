@@ -205,7 +205,7 @@ async def test_restarted_agent_gets_unfinished_work_again(
     api: Api, agents: Agents, user: Client, agent_home: Path
 ) -> None:
     agent = await agents.start()
-    # A paused agent does not finish the work that the manager gives to it.
+    # A paused agent does not execute its work items.
     os.kill(agent.process.pid, signal.SIGSTOP)
     session = await user.post("/sessions", {"name": "lab1", "resources": {"cpu": "1"}})
     await wait_for_session(user, session["id"], lambda s: s["status"] in ("SCHEDULED", "PREPARING"))

@@ -211,7 +211,7 @@ async def test_containers_of_lost_builds_are_removed(
         return {container.id for container in found} & {lost.id, session.id, running.id}
 
     try:
-        # The container of a step that has not begun yet.
+        # This container belongs to a step that has not begun yet.
         assert lost.id in await asyncio.to_thread(remove)
         later = time.time() + 120
         monkeypatch.setattr(time, "time", lambda: later)

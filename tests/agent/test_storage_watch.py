@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Path:
 
 
 class States:
-    """The states of a watch, and a way to wait for them."""
+    """Records the states that a watch reports; a test can wait for a state."""
 
     def __init__(self) -> None:
         self.has_changed = asyncio.Event()
@@ -51,7 +51,7 @@ async def watching(*checks: StorageCheck) -> AsyncIterator[States]:
     states = States()
     task = asyncio.create_task(states.watch.run())
     try:
-        # No host is checked before the manager names it.
+        # The watch checks no host until the manager sends the list of hosts.
         assert states.watch.states() == {}
         states.watch.set_hosts(checks)
         yield states
@@ -89,10 +89,10 @@ async def test_another_file_system_is_not_mounted_until_it_is_the_right_one(root
     async with watching(host, other) as states:
         assert await states.after_change() == {"nas": "", "old": "not-mounted"}
         with mounted(root):
-            # The mount point of the same path, with another file system.
+            # Another file system is mounted at the same path.
             assert (await states.after_change())["nas"] == "not-mounted"
         assert (await states.after_change())["nas"] == ""
-        # The manager has a new file system.
+        # The manager uses a new file system.
         states.watch.set_hosts([StorageCheck("nas", str(root), "m3")])
         assert await states.after_change() == {"nas": "not-mounted"}
 

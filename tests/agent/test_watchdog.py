@@ -203,7 +203,7 @@ async def test_utilization_is_reported_per_session(
     ]
     write_lines(files["processes"], [f"0 {pid} {GIB}" for two in pids for pid in two])
     (first, second), _ = pids
-    # The driver only has samples of the first session's processes, so the second session was idle.
+    # The driver has samples only of the first session's processes, so the second session was idle.
     write_lines(files["busy"], [f"0 {first} 20", f"0 {first} 40", f"0 {second} 5"])
     await wait_for_utilization(user, sessions, [35, 0])
     # Pid 1 belongs to no session. It can be the MPS server, which works for any session, so the
@@ -216,6 +216,8 @@ async def test_utilization_is_reported_per_session(
     # The driver does not support samples.
     files["busy"].unlink()
     await wait_for_utilization(user, sessions, [None, None])
+    used = [(await devices_of(user, session["id"]))["devices"] for session in sessions]
+    assert [[device["memory_bytes"] for device in devices] for devices in used] == [[2 * GIB]] * 2
 
 
 def write_lines(file: Path, lines: list[str]) -> None:

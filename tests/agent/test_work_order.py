@@ -13,7 +13,7 @@ from tests.testbed.wait import wait_until_async
 
 
 class Recorder(WorkExecutor):
-    """Records when items begin and end; a stop lasts until ``is_released``."""
+    """Records the begin and the end of each item. A stop ends when ``is_released`` is set."""
 
     def __init__(self) -> None:
         self.steps: list[str] = []

@@ -1,4 +1,4 @@
-"""Spans of work items that belong to no start: pulls, commits, logs."""
+"""Spans of work items that do not belong to the start of a session: pulls, commits, logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.testbed.recorded_spans import recording_spans
 
 
 class Engine:
-    """Ends each piece of work on an image at once, or with an error."""
+    """Completes each operation on an image at once, or raises an error."""
 
     def __init__(self, error: Exception | None) -> None:
         self._error = error
@@ -72,7 +72,7 @@ async def test_cancelled_commit_is_a_span_that_says_so() -> None:
 
 
 class LogReader(Recorder):
-    """Reads a log, or fails."""
+    """Returns a log, or raises an error."""
 
     async def _log(self, task: Task) -> dict[str, Any]:
         if task.user:

@@ -146,7 +146,7 @@ class ResourceFactory:
         return str((await self._user.post("/pipelines", {"definition": text}))["id"])
 
     async def pipeline_run(self) -> str:
-        """A run of a pipeline of ``user`` that waits."""
+        """A waiting run of a pipeline of ``user``."""
         path = f"/pipelines/{await self.pipeline()}/runs"
         return str((await self._user.post(path, {}))["id"])
 
@@ -211,7 +211,7 @@ class ResourceFactory:
         return str((await self._admin.post("/sign-up-invitations", {}))["id"])
 
     async def keypair(self) -> str:
-        """A further keypair of ``user``."""
+        """An additional keypair of ``user``."""
         created = await self._admin.post("/keypairs", {"user": "user"})
         return str(created["access_key"])
 

@@ -86,11 +86,11 @@ async def test_period_cannot_end_in_the_past(api: Api, path: str, fields: dict[s
     made = await admin.post(path, {**fields, "starts_at": past["starts_at"]})
     with pytest.raises(InvalidRequest, match="ends_at is in the past"):
         await admin.patch(f"{path}/{made['id']}", {"ends_at": past["ends_at"]})
-    # Ends it now, by the clock of the administrator.
+    # End the announcement now, by the clock of the administrator.
     slow = (clock() - timedelta(minutes=4)).isoformat()
     ended = await admin.patch(f"{path}/{made['id']}", {"ends_at": slow})
     clock.advance(hours=1)
-    # An ended period can still be changed otherwise.
+    # Other fields can still be changed after the end of the period.
     (name,) = fields
     await admin.patch(f"{path}/{made['id']}", {name: "y", "ends_at": ended["ends_at"]})
 

@@ -36,7 +36,7 @@ async def test_users_see_what_others_did_with_their_sessions_and_folders(api: Ap
         ("admin", "session.prioritize", "my-lab"),
         ("admin", "user.update", "user"),
     ]
-    # Superadmins also see from where.
+    # Superadmins also see the address of the client.
     reads = (await admin.get("/audit-log", action="session.read"))["items"]
     assert [e["client_ip"] for e in reads] == ["127.0.0.1"] * 2
     assert found[4]["details"]["changes"]["priority"]["after"] == 7

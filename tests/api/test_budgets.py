@@ -87,7 +87,7 @@ async def test_spent_budget_warns_and_blocks_new_starts(api: Api) -> None:
     assert (shown["spent"], shown["spent_percent"], shown["left"]) == (8, 80, 2)
     assert await notices(api) == [80]
     waiting = await user.post("/sessions", {"name": "second", **SMALL})
-    # A pass decides before the budget is spent, and commits afterwards.
+    # The budget is spent after the decisions of a pass and before their commit.
     queue = QueueStore(api.world.manager.database)
     decisions = run_pass(await queue.snapshot(api.world.clock())).decisions
     assert [decision.session_id for decision in decisions] == [waiting["id"]]
@@ -206,7 +206,7 @@ async def test_warning_budget_blocks_nothing_and_repeats_no_event(api: Api) -> N
     for _ in range(3):
         api.world.clock.advance(seconds=45)
         await watch.step()
-    # The percentages 50, 100 and 200 are reached; the notices state what is spent.
+    # The percentages 50, 100 and 200 are reached. The notifications contain the spent amount.
     assert await notices(api) == [75, 150, 225]
     assert (await user.get(f"/budgets/{made['project_id']}"))["blocked_at"] is None
 
@@ -259,7 +259,9 @@ async def test_nothing_is_spent_of_a_budget_of_zero_before_its_period(api: Api) 
 
 
 async def test_month_of_a_budget_is_the_month_of_reports(api: Api) -> None:
-    """In a time zone with half hours, both begin at the same full hour of UTC."""
+    """If the offset to UTC has half an hour, budget and statistics begin at the same full hour of
+    UTC.
+    """
     user, zone = await api.client("user"), "Asia/Kolkata"
     # 23:20 on the last day of the month: the next month begins at 18:30 UTC.
     now = api.world.clock()

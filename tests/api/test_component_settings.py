@@ -45,14 +45,14 @@ async def test_agent_reports_its_settings_when_they_change(api: Api) -> None:
     await api.agent.post(path, {**BEAT, "is_leaving": True})
     await (await api.client("admin")).delete("/agents/a-1")
     assert await shown(api, component="a-1") == []
-    # The agent still runs, for example behind a network that was interrupted.
+    # The agent still runs, but its network was interrupted.
     assert (await api.agent.post(path, BEAT))["is_new"]
 
 
 @pytest.mark.both_databases
 async def test_concurrent_hub_reports_are_accepted(api: Api) -> None:
     body = {"settings": [setting("H.x"), setting("H.y")]}
-    # An agent may have the id hub.
+    # The id of an agent can be "hub".
     await api.agent.post("/agents/hub/heartbeat", {**BEAT, "settings": [setting("A.x")]})
     await asyncio.gather(*(api.hub.put("/component-settings/hub", body) for _ in range(4)))
     hub = [("hub", "hub", "H.x", "1"), ("hub", "hub", "H.y", "1")]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+from pathlib import Path
 
 import httpx
 import pytest
@@ -13,6 +15,7 @@ from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import METRICS_TOKEN, Api
 from tests.testbed.prometheus import RULES, dashboard_queries, metrics_in, program
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "admin-guide" / "monitoring.md"
 MEASURED = {"utilization_percent": 40, "memory_used_bytes": 2**30, "temperature_celsius": 61}
 
 
@@ -84,6 +87,25 @@ async def test_dashboard_and_alerts_use_only_metrics_of_the_scrape(api: Api) -> 
     used = metrics_in(RULES.read_text()) | metrics_in(" ".join(dashboard_queries()))
     assert used <= known, sorted(used - known)
     assert len(used) > 30
+
+
+async def test_every_exported_metric_is_documented(api: Api) -> None:
+    """A name in the table of the documentation may end with an ellipsis."""
+    text = await scrape_with_lease(api)
+    exported = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE bai_")}
+    names = re.findall(r"`(bai_[a-z_]+)(…?)`", DOCUMENT.read_text(encoding="utf-8"))
+    exact = {name for name, ellipsis in names if not ellipsis}
+    prefixes = tuple(name for name, ellipsis in names if ellipsis)
+    # The client library adds the time of creation of each counter and histogram.
+    missing = {
+        name
+        for name in exported - exact
+        if not name.startswith(prefixes) and not name.endswith("_created")
+    }
+    assert missing == set()
+    assert len(exported) > 30
+    # The documentation names no metric that is not exported.
+    assert exact <= exported, sorted(exact - exported)
 
 
 def test_promtool_accepts_the_alert_rules() -> None:

@@ -358,6 +358,7 @@ TABLE = [
         },
     ),
     Row("GET /reservations/nothing/delays", "404 404 404 404 404 404 404 403 403"),
+    Row("GET /reservations/nothing/conflicts", "404 404 404 404 404 404 404 403 403"),
     Row("GET /reservations/nothing", "404 404 404 404 404 404 404 403 403"),
     Row(
         "PATCH /reservations/nothing",
@@ -449,6 +450,11 @@ TABLE = [
         "POST /custom-images",
         "403 403 403 403 403 403 403 403 403",
         {"name": "{fresh}", "recipe": {"apt.txt": "graphviz"}},
+    ),
+    Row(
+        "POST /recipes",
+        "403 403 403 403 403 403 403 403 403",
+        {"repo": "https://example.org/a.git"},
     ),
     Row("GET /custom-images/{custom_image}", "ok ok 404 ok 404 404 ok 403 403"),
     Row("GET /custom-images/{custom_image}/log", "ok ok 404 ok 404 404 403 403 403"),
@@ -728,6 +734,7 @@ TABLE = [
     Row("GET /sessions/{session}/log-stream", "ok ok 404 ok 404 404 403 ok 403"),
     # Only the owner may get a token. The result is a conflict, because the session is pending.
     Row("POST /sessions/{session}/token", "403 403 404 conflict 404 404 403 403 403"),
+    Row("POST /sessions/{session}/server", "403 403 404 conflict 404 404 403 403 403"),
     Row("GET /app-shares", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /sessions/{session}/app-shares", "ok ok 404 ok 404 404 ok ok 403"),
     # The policy of the demo data forbids app shares, even to roles with the permission to share.

@@ -236,6 +236,7 @@ ALWAYS_REJECTED = {
     "POST /sessions/{session}/stop-notice",
     "POST /sessions/{session}/suspend",
     "POST /sessions/{session}/token",
+    "POST /sessions/{session}/server",
     "POST /users/{owner}/approve",
     "POST /users/{owner}/purge",
     "POST /vfolder-invitations/{invitation}/accept",

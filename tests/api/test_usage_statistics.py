@@ -92,7 +92,7 @@ async def test_report_adds_totals_and_open_sessions_exactly(
     open_only = await later.total("allocated_seconds")
     assert open_only["cpu"] - before["cpu"] == 2 * 50 * 3600
     assert open_only["mem"] * 2 == open_only["cpu"] == open_only["sessions"] * 2
-    for _ in range(2):  # The second step changes nothing.
+    for _ in range(2):  # A repeated step changes nothing.
         await step()
         assert await later.total("allocated_seconds") == open_only
     for row in (await later.report()).values():

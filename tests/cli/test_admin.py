@@ -1,4 +1,4 @@
-"""`bai admin`, `bai whoami` and exit codes, against a real manager."""
+"""`bai admin`, `bai whoami` and exit codes, with a real manager."""
 
 from __future__ import annotations
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import csv
+import io
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import sqlalchemy as sa
 
 from bai_services.db.audit_chain import AuditChainStore
 from bai_services.db.tables.accounts import audit_log
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 from .conftest import Bai
+from .terminal import environment, run_all_on_terminal
 
 
 async def test_export_as_json_lines_and_verification(api: Api, bai: Bai) -> None:
@@ -68,3 +74,41 @@ async def test_empty_list_suggests_actions_similar_to_an_unknown_one(api: Api, b
     assert (await bai(*other, by="admin")).stderr == "no entry matches\n"
     unlike = await bai("admin", "audit", "list", "--action", "zzzz", by="admin")
     assert unlike.stderr == "no entry matches\n"
+
+
+def to_the_second(text: str) -> str:
+    """A time of the REST API as commands show it in the time zone UTC."""
+    return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+async def test_times_of_log_entries_have_seconds(
+    api: Api, bai: Bai, agent: FakeAgent, tmp_path: Path
+) -> None:
+    """A terminal shows other times relative to now, such as "4 min ago"."""
+    user, admin = await api.client("user"), await api.client("admin")
+    session = await user.post("/sessions", {"name": "my-lab", "resources": {"cpu": 1, "mem": "1g"}})
+    await agent.prepare()
+    await user.get("/sessions/my-lab", wait="PREPARED", timeout="60", timeout_seconds=70)
+    await admin.get(f"/sessions/{session['id']}")
+    mine = (await user.get("/audit-log/mine", actor="admin"))["items"]
+    history = (await user.get("/sessions/my-lab/history"))["items"]
+    assert mine and history
+    commands = [["audit", "--actor", "admin"], ["session", "history", "my-lab"]]
+    drawn = await asyncio.to_thread(
+        run_all_on_terminal, commands, environment(api, tmp_path, user="user"), 100
+    )
+    for screen, entries in zip(drawn, (mine, history), strict=True):
+        lines = screen.split("\r\n")
+        for entry in entries:
+            assert any(line.startswith(to_the_second(entry["at"])) for line in lines), screen
+    listing = ["admin", "audit", "list", "--action", "session.read"]
+    (screen,) = await asyncio.to_thread(
+        run_all_on_terminal, [listing], environment(api, tmp_path, user="admin"), 100
+    )
+    assert to_the_second(mine[0]["at"]) in screen
+    printed = await bai("session", "history", "my-lab", "--json", by="user")
+    assert printed.document["items"] == history
+    exported = await admin.http.get("/audit-log", params={"format": "csv", "sort": "-id"})
+    rows = list(csv.DictReader(io.StringIO(exported.text.removeprefix("\ufeff"))))
+    at = next(row["at"] for row in rows if row["action"] == "session.read")
+    assert datetime.fromisoformat(at) == datetime.fromisoformat(mine[0]["at"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 from bai_services.core.sessions.usage_history import FINE, Sample
@@ -67,7 +68,7 @@ async def test_idle_session_is_shown_kept_alive_and_replayed(
     await add_samples(0, 16)
     await judging.step()
     info = await bai("session", "info", "my-lab", by="user")
-    assert "idle-utilization: cpu_util 1% (threshold 5%)" in " ".join(info.stdout.split())
+    assert "low utilization: CPU utilization 1% (threshold 5%)" in " ".join(info.stdout.split())
     kept = await bai("session", "keep-alive", "my-lab", by="user")
     assert kept.stdout == (
         "my-lab is kept alive: the window of idle checker idle-cpu begins again, 2 keep-alives "
@@ -82,7 +83,11 @@ async def test_idle_session_is_shown_kept_alive_and_replayed(
     replay = await bai("admin", "idle-checker", "replay", "idle-cpu", "--period", "1h")
     assert (replay.code, replay.stderr) == (0, "")
     last = replay.stdout.splitlines()[-1]
-    assert last.startswith("1 of 1 sessions stopped, 0 of them wrongly")
+    assert last.startswith("1 of 1 session stopped, 0 of them wrongly (used again soon after); ")
+    # The session has no devices.
+    freed = re.fullmatch(r".*; ([0-9.]+) of ([0-9.]+) core hours freed", last)
+    assert freed is not None and 0 < float(freed[1]) < float(freed[2])
+    assert "CORE HOURS" in replay.stdout and "DEVICE HOURS" not in replay.stdout
     other = await bai(
         "admin", "idle-checker", "replay", "idle-cpu", "--threshold", "cpu_util=1", "--json"
     )

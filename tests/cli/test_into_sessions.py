@@ -108,11 +108,13 @@ async def test_app_of_missing_or_pending_session_is_an_error(bai: Bai) -> None:
 @pytest.mark.parametrize(
     "command", [("session", "exec", "job-1", "id"), ("app", "job-1", "vscode"), ("ssh", "job-1")]
 )
-async def test_batch_session_has_no_ssh_and_no_apps(bai: Bai, command: tuple[str, ...]) -> None:
+async def test_pending_batch_session_has_no_ssh_and_no_apps(
+    bai: Bai, command: tuple[str, ...]
+) -> None:
     created = await bai(
         "session", "create", "job-1", "--type", "batch", "--command", "sleep 9", by="user"
     )
     assert created.code == 0, created.stderr
     done = await bai(*command, by="user")
     assert done.code == 1
-    assert "job-1 is a batch session" in done.stderr and "bai session logs job-1" in done.stderr
+    assert "job-1 is PENDING" in done.stderr and "bai session wait job-1" in done.stderr

@@ -146,7 +146,7 @@ async def test_info_shows_the_output_of_the_replica_that_has_failed(bai: Bai, ap
             f"output of the last replica that has ended: bai session logs {old}",
             *(f"  line {number}" for number in range(4, 9)),
         ]
-        # The owner's output is not shown to others.
+        # Other users do not see the output of the owner's replica.
         shown = await bai("service", "info", "llm")
         assert shown.stderr.strip().endswith(f"bai session logs {old}")
 

@@ -152,17 +152,17 @@ async def test_keep_alive_prints_the_end_of_the_idle_timeout(
     assert re.fullmatch(rf"lab1 is kept alive: {until}\n", told)
     shown = (await bai("session", "info", "lab1", "--json", by="user")).document
     assert shown["idle_ends_at"] == kept["idle_ends_at"] is not None
-    # The same text in both commands, and the time of the stop once.
+    # Both commands print the same text, and each prints the time of the stop once.
     info = " ".join((await bai("session", "info", "lab1", by="user")).stdout.split())
     listed = (await bai("session", "ls", by="user")).stdout
-    stop = "in 9 min: idle-timeout: at most 10min without use, the limit of keypair policy default"
+    stop = "in 9 min: idle timeout: at most 10min without use, the limit of keypair policy default"
     assert (f"Stops {stop}" in info, info.count("in 9 min"), stop in listed) == (True, 1, True)
-    # The notice of the same rule is not printed in addition.
+    # The notice of the same rule is not printed a second time.
     api.world.clock.advance(seconds=330)
     warned = (await bai("session", "info", "lab1", "--json", by="user")).document
     (notice,) = warned["notices"]
     info = " ".join((await bai("session", "info", "lab1", by="user")).stdout.split())
-    assert (notice.startswith("idle-timeout: "), info.count("idle-timeout: ")) == (True, 1)
+    assert (notice.startswith("idle timeout: "), info.count("idle timeout: ")) == (True, 1)
     every = await bai("session", "info", "lab1", "-v", by="user")
     assert "idle_ends_at" in every.stdout
 
@@ -213,7 +213,7 @@ async def test_extension_of_the_lifetime_says_until_when_and_how_much_is_left(
     too_much = await bai(*extend, "--by", "1h", by="user")
     assert too_much.code == 2
     assert "of at most 2h 30min in total, of which 10min is left" in too_much.stderr
-    # Without --by, what is left of the extension is added, at most one hour.
+    # Without --by, the rest of the permitted extension is added, at most one hour.
     assert (await bai(*extend, by="user")).stdout.endswith("; no extension left\n")
 
 
@@ -247,7 +247,7 @@ async def test_keep_alive_writes_one_audit_entry_and_a_refused_one_none(
     both = "it stops in .* unless it is used; the window of idle checker idle-cpu begins again"
     assert re.search(both, kept.stdout), kept
     assert await owners() == [session["owner_id"]]
-    # The idle checker allows no other keep-alive; the idle timeout of the policy does.
+    # The idle checker permits no second keep-alive. The idle timeout of the policy permits it.
     again = await bai("session", "keep-alive", "lab1", by="user")
     assert ("unless it is used" in again.stdout, "idle-cpu" in again.stdout) == (True, False)
     assert await owners() == [session["owner_id"]] * 2

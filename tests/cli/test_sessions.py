@@ -223,7 +223,7 @@ async def test_new_session_that_has_to_wait_says_why(bai: Bai, api: Api, agent: 
     shown = await bai("session", "info", "big2", by="user")
     for done in (made, listed, shown):
         assert reason in done.stdout
-    # With this option, the command does not wait for a scheduling pass.
+    # With this option, the command returns before the first scheduling pass.
     queued = await bai("session", "create", "big3", *big, "--enqueue-only", by="user")
     assert queued.stdout.startswith("big3 is PENDING\n  Next")
 

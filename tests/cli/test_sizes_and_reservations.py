@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import timedelta
 
 from tests.testbed.fake_agent import FakeAgent
@@ -83,6 +84,29 @@ async def test_sessions_that_an_approval_delays_are_listed(
     document = (await bai("reservation", "delays", "later", "--json", by="admin")).document
     assert document["sessions"][0]["session"]["name"] == "my-lab"
     assert (await bai("reservation", "delays", "later", by="user2")).code == 5
+
+
+async def test_sessions_that_can_delay_a_reservation_are_listed(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    start, end = ((api.world.clock() + timedelta(hours=n)).isoformat() for n in (1, 3))
+    words = ("--project", "research", "--group", "default", "-r", "cpu=1", "--whole-machines")
+    period = ("--from", start, "--until", end)
+    made = await bai("reservation", "create", "course", *words, *period, by="admin")
+    assert (made.code, made.stderr) == (0, "")
+    nothing = await bai("reservation", "conflicts", "course", by="admin")
+    assert "no running session delays the reservation" in nothing.stdout + nothing.stderr
+    await bai("reservation", "cancel", "course", by="admin")
+    await bai("session", "create", "my-lab", "-r", "cpu=1", "-r", "mem=1g", by="user")
+    await agent.prepare()
+    made = await bai("reservation", "create", "course", *words, *period, by="admin")
+    assert made.stderr == (
+        "1 running session can delay the reservation: bai reservation conflicts course\n"
+    )
+    listed = (await bai("reservation", "conflicts", "course", by="admin")).stdout
+    assert re.search(r"my-lab +user +\S+ +no time limit", listed), listed
+    document = (await bai("reservation", "conflicts", "course", "--json", by="admin")).document
+    assert document["sessions"][0]["session"]["name"] == "my-lab"
 
 
 async def test_lists_show_whether_a_reservation_has_begun_and_is_used(

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.caps import Scope
-from bai_services.core.scheduling.elastic import (
+from bai_services.core.scheduling.elastic.decision import decide, within_quotas
+from bai_services.core.scheduling.elastic.sessions import (
     ElasticSession,
     FreeAgent,
     Resizing,
     WaitingSession,
-    decide,
-    within_quotas,
 )
 
 CORE = 1000
@@ -293,7 +292,7 @@ def test_loss_for_a_waiting_session_is_the_smallest_possible(seed: int) -> None:
 
 
 def test_smallest_loss_is_chosen() -> None:
-    """Two sessions could make room; the one that loses less shrinks."""
+    """Either of two sessions could shrink; the session with the smaller loss shrinks."""
     free = [FreeAgent("a0", {"cpu": 0}), FreeAgent("a1", {"cpu": CORE})]
     sessions = [
         ElasticSession(
@@ -340,7 +339,9 @@ def test_one_session_makes_room_on_the_agent_and_in_the_quota() -> None:
 
 @given(clusters())
 def test_no_session_shrinks_needlessly(cluster: Cluster) -> None:
-    """The waiting session would not start if any one of the sessions kept its size."""
+    """Each shrinking is necessary: if one session kept its size, the waiting session could not
+    start.
+    """
     sessions, agents, headroom, waiting = cluster
     only = (sessions, agents, headroom, [w for w in waiting if w.is_plain][:1])
     changes = decide(*only)

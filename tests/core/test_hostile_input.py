@@ -608,7 +608,7 @@ PARSERS: dict[str, list[Parser]] = {
 # Functions that take text from bai-hub itself (including its agents), or values that are already
 # parsed.
 NOT_FROM_USERS = {
-    # Names of resource groups and images that the database has, and work items of the manager.
+    # Names of resource groups and images from the database, and work items of the manager.
     "cluster.image_store.PruneRequest.from_json",
     "cluster.sbom.SbomRequest.from_json",
     "cluster.registries.is_in_scope",
@@ -649,7 +649,7 @@ NOT_FROM_USERS = {
     "yaml_sections.is_encodable",
     "yaml_sections.read_sections",
     "yaml_sections.text_of",
-    # Values that ``parse_pipeline`` and ``resolve`` have checked.
+    # Their arguments have been checked by ``parse_pipeline`` and ``resolve``.
     "pipelines.caching.lookup",
     "pipelines.definition.PipelineDefinition.from_json",
     "pipelines.definition.parameters_from_json",
@@ -658,18 +658,18 @@ NOT_FROM_USERS = {
     "pipelines.requests.session_id_of",
     "pipelines.states.Plan.of",
     "pipelines.states.observe",
-    # A signature that ``check_call`` has compared.
+    # Its argument is a signature that ``check_call`` has compared.
     "pipelines.triggers.chain",
     "pipelines.triggers.run_id_of",
     "bounded_yaml.BoundedLoader.compose_node",
-    # The settings of the installation, which its administrator writes.
+    # Its argument is the settings file, which the administrator of the installation writes.
     "cluster.doctor.check_node",
     "cluster.doctor.compare_engines",
     "cluster.doctor.compare_status",
     "cluster.doctor.compare_storage",
     "cluster.doctor.compare_versions",
     "cluster.doctor.unreachable_endpoint",
-    # The response of the manager to an agent.
+    # Its argument is the response of the manager to an agent.
     "cluster.storage_checks.StorageCheck.from_json",
     "installation.findings.error",
     "installation.findings.ok",
@@ -681,7 +681,7 @@ NOT_FROM_USERS = {
     "installation.settings.moved",
     "installation.settings.parse",
     "installation.settings.storage_host",
-    # Values that were checked when they were stored.
+    # Their arguments were checked when they were stored.
     "serving.names.EndpointAddresses.of",
     "tags.joined",
     "tags.separated",
@@ -753,7 +753,6 @@ NOT_FROM_USERS = {
     "operations.component_settings.setting_text",
     "operations.configuration.configured",
     "operations.periods.require_not_past",
-    "scheduling.elastic.within_quotas",
     "scheduling.preemption.texts.preemption_text",
     "usage.model.HourTotals.keep_measured",
     "audit_chain.check",
@@ -766,7 +765,6 @@ NOT_FROM_USERS = {
     "scheduling.advance_reservations.held_parts",
     "scheduling.advance_reservations.held_restriction",
     "scheduling.advance_reservations.require_suitable",
-    "scheduling.elastic.decide",
     "usage.model.Prices.cost",
     "usage.model.Prices.cost_per_hour",
     "sessions.spec.spec_of",
@@ -800,6 +798,7 @@ NOT_FROM_USERS = {
     "client_networks.excludes_addresses",
     "resources.ResourceSlots.fits_in",
     "resources.ResourceSlots.get",
+    "resources.family_name",
     "resources.format_amount",
     "resources.format_cap",
     "resources.readable_amount",
@@ -834,9 +833,10 @@ NOT_FROM_USERS = {
     "sessions.lifecycle.end_event",
     "sessions.lost_agents.LostAgentOptions.fence_seconds",
     "sessions.lost_agents.has_stopped",
-    # Written by the agent.
+    # Its argument is written by the agent.
     "sessions.agent_launch.Marker.from_json",
     "sessions.agent_launch.Marker.moved",
+    "sessions.agent_launch.is_openable",
     "sessions.agent_launch.runs_on_agent",
     "sessions.logs.appended_since",
     "sessions.rules.check_resources",
@@ -863,8 +863,10 @@ NOT_FROM_USERS = {
     "serving.token_limits.digest_of",
     "sessions.idle_checks.checkers.CheckerSettings.from_json",
     "sessions.idle_checks.checkers.metric_family",
+    "sessions.idle_checks.checkers.metric_name",
     "sessions.idle_checks.checkers.metric_value_text",
     "sessions.idle_checks.judging.judge",
+    "sessions.idle_checks.judging.limit_text",
     "sessions.idle_checks.judging.utilization_rule",
     "sessions.idle_checks.pressure.waiting_for",
     "sessions.idle_checks.usage_table.UsageTable.add",
@@ -894,7 +896,7 @@ def discovered() -> Iterator[str]:
     """Yield the names of public functions and methods of ``core`` that can take text."""
     root = bai_services.core
     for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
-        if any(part in info.name for part in (".placement", ".queue", ".estimates")):
+        if any(part in info.name for part in (".placement", ".queue", ".estimates", ".elastic")):
             continue  # Functions of these packages take values that are already parsed.
         module = importlib.import_module(info.name)
         for name, member in vars(module).items():

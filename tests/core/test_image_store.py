@@ -1,4 +1,4 @@
-"""Which agents lack an image, and which images are evicted."""
+"""The agents that lack an image, and the images that are evicted."""
 
 from __future__ import annotations
 

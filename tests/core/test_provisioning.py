@@ -84,9 +84,9 @@ def test_every_machine_can_end() -> None:
 
 def test_missing_machines_are_started() -> None:
     assert decided(demand=3) == Decision(3)
-    # A machine that is coming serves a part of the demand.
+    # A machine that is being started counts for a part of the demand.
     assert decided(machine(S.STARTING), machine(S.REQUESTED, "m2"), demand=3).starts == 1
-    # So does a machine whose agent has just joined.
+    # A machine whose agent has just joined counts, too.
     assert decided(machine(S.RUNNING, age=5, idle_since=ago(5)), demand=1).starts == 0
     assert decided(machine(S.RUNNING, age=50, idle_since=ago(50)), demand=1).starts == 1
     assert decided(minimum=2).starts == 2
@@ -237,7 +237,7 @@ def test_demand_is_the_number_of_machines_on_which_sessions_would_start() -> Non
     big = request(cpu="3")
     sessions = [pending_session(n, wanted=big) for n in range(1, 4)]
     assert needed(Queue(snapshot(sessions, []))) == 3
-    # One of them starts on the existing agent.
+    # One of the sessions starts on the existing agent.
     queue = Queue(snapshot(sessions, [agent(cpu=4)]))
     assert needed(queue) == 2
     # The queue itself has not changed.

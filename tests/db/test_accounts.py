@@ -183,7 +183,7 @@ async def test_attempts_and_resets_at_the_same_time_do_not_deadlock(
     allowed: dict[str, int | None] = {"address": None, "name": None, "pair": None}
     for _ in range(10):
         await store.forget(list(allowed))
-        await asyncio.gather(
+        found = await asyncio.gather(
             *(store.count_attempt(allowed, NOW, BLOCK) for _ in range(4)),
             *(
                 store.reset_after_sign_in(
@@ -192,6 +192,7 @@ async def test_attempts_and_resets_at_the_same_time_do_not_deadlock(
                 for _ in range(4)
             ),
         )
+        assert found[4:] == [True] * 4
 
 
 async def test_old_attempts_are_deleted(database: Database) -> None:

@@ -25,7 +25,7 @@ BEAT = AgentHeartbeat(
     facts={},
     slots={"cpu": 8000, "mem": 2**34},
 )
-# The first device of agent a1.
+# Device d0 is the first device of agent a1.
 DEVICE = NewDevice(
     id="a1-g0",
     family="cuda",

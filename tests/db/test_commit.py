@@ -1,4 +1,4 @@
-"""Commits of decisions: number of statements, and decisions that lose a race."""
+"""Commits of decisions: number of statements, and decisions that are no longer valid."""
 
 from __future__ import annotations
 

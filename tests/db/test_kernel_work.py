@@ -55,7 +55,8 @@ async def test_kernels_of_several_agents_are_compared_in_one_transaction(
         (one,) = await store.work_of(agent_id)
         kernel_of[agent_id] = one.kernel_id
     usage = {"mem_bytes": 5}
-    # a2 reports its own kernel, that of a1, and one that does not exist; a1 reports nothing.
+    # a2 reports its own kernel, the kernel of a1, and a kernel that does not exist. a1 reports
+    # none.
     reported = {kernel_of["a2"]: usage, kernel_of["a1"]: None, "no-such-kernel": usage}
     states = await store.observe({"a1": {}, "a2": reported}, NOW)
     assert [state.kernel_id for state in states["a1"]] == [kernel_of["a1"]]

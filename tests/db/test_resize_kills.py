@@ -1,4 +1,4 @@
-"""A manager that is killed at any statement of a resize leaves it complete or not begun."""
+"""If the manager is killed during a resize, either all of its changes are stored or none."""
 
 from __future__ import annotations
 

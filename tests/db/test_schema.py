@@ -54,7 +54,7 @@ def transaction(url: str) -> Iterator[sa.Connection]:
 def test_failed_migration_is_rolled_back(empty_database_url: str) -> None:
     schema.upgrade(empty_database_url, "0063")
     with transaction(empty_database_url) as connection:
-        # 0064 creates a table; then 0065 cannot create this one.
+        # Migration 0064 succeeds; 0065 fails, because this table exists already.
         connection.execute(sa.text("CREATE TABLE pipeline_templates (id INTEGER)"))
     with pytest.raises(schema.MigrationFailed, match="rolled back to revision 0063: .*already"):
         schema.upgrade(empty_database_url)

@@ -176,7 +176,7 @@ async def test_opening_waits_for_a_writer_of_a_new_database(tmp_path: Path) -> N
 
 async def test_io_error_is_not_reported_as_a_full_disk(database: Database) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # The write-ahead log cannot grow, although the disk has free space.
+    # Limit the size of files, so that the write-ahead log cannot grow.
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, limits[1]))
     try:
         with pytest.raises(Unavailable, match="I/O error of its disk") as caught:

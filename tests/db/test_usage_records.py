@@ -151,7 +151,7 @@ async def test_rebuild_repeats_no_record_whose_times_have_a_fraction(
     store = UsageAggregateStore(world.database)
     assert await store.rebuild(None, T0 - 60) == 0
     assert await records(world) == written
-    # Without records, all of them come from the ledger and the history.
+    # After their deletion, all records are rebuilt from the ledger and the history.
     await world.write(sa.delete(usage_records))
     await store.rebuild(None)
     assert await records(world) == written

@@ -392,7 +392,7 @@ def test_no_access_remains_if_a_user_changes_domain_while_a_folder_is_shared(
         await add_domain(world)
         if share is accept:
             await invite(world)
-        # Without a move of the invitee, there is access.
+        # Control: if the invitee does not move, the grant gives access.
         await share(world)
         assert sum(await accesses(world)) == 1
         await world.write(sa.delete(vfolder_grants), sa.delete(vfolder_invitations))

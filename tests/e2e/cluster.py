@@ -1,4 +1,4 @@
-"""A Hub with further machines: engines of a Swarm whose agents have joined the Hub."""
+"""A Hub with additional machines: engines of a Swarm whose agents have joined the Hub."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPTIONS = {"lost_agents": {"requeue_after": MIN_REQUEUE_SECONDS}}
 
 @dataclass(frozen=True)
 class Cluster:
-    """The Hub, further machines, and an image that they have."""
+    """The Hub, the additional machines, and an image that exists on all of them."""
 
     hub: RunningHub
     nodes: list[Node]
@@ -105,7 +105,7 @@ class Cluster:
 
 @contextmanager
 def running(own: DockerEngine, folder: Path, size: int = 2, image: str = "") -> Iterator[Cluster]:
-    """Yield a Hub with ``size`` further machines; ``own`` is the engine of the Hub's machine.
+    """Yield a Hub with ``size`` additional machines; ``own`` is the engine of the Hub's machine.
 
     ``image`` is the image of the sessions; default: the minimal image.
 

@@ -1,6 +1,6 @@
 """Break parts of a cluster at random while sessions start and stop on its nodes.
 
-``BAI_NODE_CYCLES`` is the number of sessions that are started and stopped (default 50; `make soak`
+``BAI_NODE_CYCLES`` is the number of sessions that are started and stopped (default 25; `make soak`
 runs 1,000). ``BAI_FAULT_SEED`` is the seed of all random choices. Each run prints its seed.
 """
 
@@ -28,8 +28,9 @@ from tests.e2e.test_faults import (
 from tests.testbed.nodes import Node
 from tests.testbed.wait import wait_until
 
-CYCLES = int(os.environ.get("BAI_NODE_CYCLES", "50"))
+CYCLES = int(os.environ.get("BAI_NODE_CYCLES", "25"))
 CYCLES_PER_FAULT = 20
+MIN_FAULTS = 2
 STEPS_PER_CYCLE = 3
 WORKERS = 6
 # A fault with a duration ends after FAULT_STEPS steps, or after FAULT_SECONDS if it blocks all
@@ -51,7 +52,7 @@ class Report:
 
 
 class FaultySoak:
-    """Starts and stops sessions of several users while one part after the other fails."""
+    """Starts and stops sessions of several users while the parts of the cluster fail in turn."""
 
     def __init__(self, cluster: Cluster, users: tuple[str, ...], cycles: int = CYCLES) -> None:
         self._cluster = cluster
@@ -59,7 +60,7 @@ class FaultySoak:
         self._chance = random.Random(SEED)
         self._clients = [RetryingClient(cluster.hub, name) for name in users]
         self._nodes: Counter[str] = Counter()
-        count = max(1, cycles // CYCLES_PER_FAULT)
+        count = max(MIN_FAULTS, cycles // CYCLES_PER_FAULT)
         last = STEPS_PER_CYCLE * cycles * 9 // 10
         self._steps = Steps([self._chance.randrange(last) for _ in range(count)])
         # All kinds occur equally often, in a random order.
@@ -92,7 +93,7 @@ class FaultySoak:
         if chance.random() < 0.2:
             fields |= {"type": "batch", "startup_command": "sleep 600"}
         elif chance.random() < 0.15:
-            # Two kernels that do not fit on one node, with an overlay network.
+            # The session has two kernels, which do not fit on one node, and an overlay network.
             fields |= {"cluster_size": 2, "cluster_mode": "multi-node"}
             fields["resources"] = {"cpu": "1", "mem": "5g"}
         body = {"name": f"soak-{number:04}-{secrets.token_hex(4)}", "project": "default", **fields}

@@ -82,7 +82,11 @@ async def panel_of(
 
 @asynccontextmanager
 async def panel_of_new_session(
-    browser: Browser, hub: RunningHub, name: str, language: str = "en", **fields: Any
+    browser: Browser | BrowserContext,
+    hub: RunningHub,
+    name: str,
+    language: str = "en",
+    **fields: Any,
 ) -> AsyncIterator[tuple[Page, JSON]]:
     """Start a session; yield a page with its open panel, and the session; then stop the session."""
     rest = hub.rest("user")

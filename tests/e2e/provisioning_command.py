@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Start or stop an agent, as the request on standard input says."""
+    """Start or stop an agent according to the request on standard input."""
     folder = Path(os.environ["FOLDER"])
     request = json.load(sys.stdin)
     with open(folder / "calls", "a") as calls:
@@ -43,7 +43,7 @@ def _start(request: dict[str, dict[str, str]], folder: Path, state: Path) -> Non
         # The Hub can start processes only in its own home, so the agent starts the session.
         "BAI_AGENT_RUNS_BATCH": "1",
     }
-    # Its error is the last line of standard error.
+    # The manager reports the last line of standard error as the error.
     joined = subprocess.run(
         [
             *(*agent, "join", url, "--token", request["join"]["token"], "--id", name),
@@ -59,7 +59,7 @@ def _start(request: dict[str, dict[str, str]], folder: Path, state: Path) -> Non
 
 
 def _start_with_docker(request: dict[str, dict[str, str]], folder: Path, state: Path) -> None:
-    """Start a machine with its own Docker engine. It joins when this command has ended."""
+    """Start a machine with a Docker engine. The machine joins after this command has ended."""
     state.mkdir()
     words = [(folder / "hub-url").read_text(), request["join"]["token"]]
     words += [request["machine"]["agent_id"], os.environ["IMAGE"], os.environ["SOURCE"], str(state)]
@@ -67,7 +67,7 @@ def _start_with_docker(request: dict[str, dict[str, str]], folder: Path, state: 
 
 
 def _run_machine(command: list[str], state: Path, environment: Mapping[str, str]) -> None:
-    # The command's process group is killed at its end, so the machine has its own.
+    # The manager kills the command's process group at its end, so the machine needs another group.
     with open(state / "agent.log", "ab") as log:
         started = subprocess.Popen(
             command,

@@ -77,6 +77,10 @@ def test_the_url_of_a_batch_session_exposes_nothing(any_hub: RunningHub) -> None
         # Without a server, the Hub itself redirects to a page that asks for a sign-in.
         assert answer.headers["Location"].startswith("/hub/")
         assert log_of(rest, session) == "secret\n"
+        if any_hub.engine == "process":
+            # The session is a server of the Hub, so no other server can be attached to it.
+            refusal = checked(rest.post(f"/sessions/{session['id']}/server"), 409)
+            assert "runs only its command" in refusal["message"]
         checked(rest.delete(f"/sessions/{session['id']}"), 202)
         done = wait_for_end(rest, session)
         assert (done["result"], done["status_info"]) == ("undefined", "stopped by user")

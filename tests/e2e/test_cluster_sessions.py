@@ -162,7 +162,7 @@ async def test_all_kernels_of_a_cluster_session_stop_and_fail_together(
 def test_replica_of_an_endpoint_may_have_several_kernels(
     request: pytest.FixtureRequest, cluster_hub: RunningHub
 ) -> None:
-    """The main kernel serves; all kernels end with the endpoint."""
+    """The main kernel responds to requests. All kernels end when the endpoint is deleted."""
     size, name = SIZES[cluster_hub.engine], "e2e-cluster"
     command = (
         "echo $BAI_CLUSTER_SIZE $BAI_CLUSTER_HOST > index.html; "

@@ -276,7 +276,7 @@ def test_a_recipe_is_built_and_pushed(
     (recipe / "Dockerfile").write_text(
         "FROM base\nRUN echo made-by-a-recipe > /opt/made && id -u >> /opt/made\n"
     )
-    # A package of Debian and one of PyPI.
+    # The SBOM contains a package of Debian and a package from PyPI.
     (recipe / "apt.txt").write_text("tree\n")
     (recipe / "requirements.txt").write_text("toolz==1.0.0\n")
     (recipe / "private.txt").write_text("not part of the recipe")

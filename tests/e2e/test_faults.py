@@ -2,7 +2,7 @@
 
 The usage records and the usage report equal the usage that is computed from the history.
 
-``BAI_FAULT_CYCLES`` is the number of sessions that are started and stopped (default 60; `make soak`
+``BAI_FAULT_CYCLES`` is the number of sessions that are started and stopped (default 30; `make soak`
 runs 200). ``BAI_FAULT_SEED`` is the seed of all random choices. Each run prints its seed.
 """
 
@@ -36,7 +36,7 @@ from tests.hub import ROOT, Component, RunningHub, running_session, session_in
 from tests.testbed.usage_history import integrated_usage, stored_usage
 from tests.testbed.wait import wait_until
 
-CYCLES = int(os.environ.get("BAI_FAULT_CYCLES", "60"))
+CYCLES = int(os.environ.get("BAI_FAULT_CYCLES", "30"))
 SEED = int(os.environ.get("BAI_FAULT_SEED", "0")) or random.randrange(2**32)
 WORKERS = 6
 # Kills are rare, because after each kill the test waits until all components are up again.

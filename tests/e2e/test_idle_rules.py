@@ -25,9 +25,9 @@ from tests.testbed.websocket import open_websocket
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
 WINDOW_SECONDS = 60
-# The window, the time until its samples are stored, two steps of the manager, and the stop.
+# This time covers the window, the storage of its samples, two steps of the manager, and the stop.
 STOP_SECONDS = 240
-# Busy for a tenth of the time, so that the test costs little CPU time.
+# This load is busy for a tenth of the time, so that the test needs little CPU time.
 BUSY = """
 import time
 while True:
@@ -104,7 +104,7 @@ async def open_terminal(
 
 
 async def use(terminal: WebSocketClientConnection, tab: httpx.Client) -> None:
-    """Press a key in one session, poll another as an open tab does, and wait for 10 s in total."""
+    """For 10 s, press keys in one session, and poll another session as an open tab does."""
     async with asyncio.TaskGroup() as group:
         group.create_task(asyncio.sleep(10))
         await terminal.write_message(json.dumps(["stdin", "x"]))
@@ -141,7 +141,8 @@ async def test_each_rule_stops_the_sessions_that_it_describes_and_no_others(
                 stopped = [checked(admin.get(f"/sessions/{one['id']}"), 200) for one in stopped]
                 rows = checked(admin.get("/idle-decisions"), 200)["items"]
                 decisions = {(row["checker"], row["session"], row["is_dry_run"]) for row in rows}
-        # Read all of them before any is stopped: a session without input becomes idle.
+        # Read all results before a session is stopped, because the sessions without input become
+        # idle.
         kept = [
             checked(rest.get(f"/sessions/{one['id']}"), 200) for one in (busy, download, typing)
         ]
@@ -151,15 +152,15 @@ async def test_each_rule_stops_the_sessions_that_it_describes_and_no_others(
             # The session has run for longer than the window.
             started = datetime.fromisoformat(found["started_at"])
             assert datetime.now(UTC) - started > timedelta(seconds=WINDOW_SECONDS), found
-            # The network checker shows an end some seconds after the last key.
+            # The network checker announces the end of the session some seconds after the last key.
             ends = {check["checker"]: check["ends_at"] for check in found["idle_checks"]}
             assert ends.get("load") is None, found
         for found in kept:
             stop(rest, found["id"])
     reasons = [
-        "idle-timeout: at most 1min without use, the limit of idle checker network",
-        r"idle-utilization: cpu_util [0-9.]+% \(threshold 5%\), net \d+ B/s \(threshold 20000 "
-        r"B/s\) in 90% of the samples of 1min; idle checker load",
+        "idle timeout: at most 1min without use, the limit of idle checker network",
+        r"low utilization: CPU utilization [0-9.]+% \(threshold 5%\), network traffic [0-9.]+ "
+        r"(KiB|B)/s \(threshold 19.5 KiB/s\) in 90% of the samples of 1min; idle checker load",
         "lifetime: at most 1min, the limit of idle checker lifetime",
     ]
     for session, reason in zip(stopped, reasons, strict=True):

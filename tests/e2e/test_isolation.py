@@ -169,7 +169,9 @@ except OSError as error:
 async def test_replicas_are_closed_to_sessions_of_others(
     docker_hub: RunningHub, docker_engine: DockerEngine
 ) -> None:
-    """No path to a replica bypasses the gateway: neither its network nor a port of the machine."""
+    """Replicas can be reached only through the gateway, not through their network or a port of the
+    machine.
+    """
     mine, theirs, name = docker_hub.rest("user"), docker_hub.rest("user2"), "isolated-replica"
     settings = {
         "variant": "cmd",
@@ -205,7 +207,8 @@ except OSError:
     print("closed")
 """
         assert await run_inside(docker_hub, "user2", second, reach) == "closed"
-        # Positive control: the machine of the gateway reaches it, but not without its secret.
+        # Positive control: the machine of the gateway reaches the replica. The request fails
+        # without the secret.
         async with httpx.AsyncClient(timeout=10) as http:
             response = await http.get(url)
         assert response.status_code in (302, 401, 403), response.status_code

@@ -12,7 +12,7 @@ from tests.hub import RunningHub
 from tests.testbed.wait import wait_until_async
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Page
+    from playwright.async_api import Browser, BrowserContext, Page
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
@@ -93,7 +93,9 @@ async def test_files_in_a_folder_outlive_the_session(
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
 
 
-async def test_the_form_mounts_a_directory_of_a_folder(browser: Browser, hub: RunningHub) -> None:
+async def test_the_form_mounts_a_directory_of_a_folder(
+    profile: BrowserContext, hub: RunningHub
+) -> None:
     rest = hub.rest("user")
     # Wait until the scheduler is JIT-compiled. Before that, the manager can take more than 10 s to
     # reject the form. Then the Hub shows its progress page instead of the form.
@@ -102,7 +104,7 @@ async def test_the_form_mounts_a_directory_of_a_folder(browser: Browser, hub: Ru
     files = f"/vfolders/{folder['id']}/content"
     for path in ("raw/2024/inside", "raw/beside"):
         checked(rest.put(files, params={"path": path}, content=path.encode()), 200)
-    page = await browser.new_page()
+    page = await profile.new_page()
     await lab.sign_in(page, hub, "user")
     await open_form(page, hub)
     await page.click("#bai-add-mount")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import pytest_asyncio
 
 from bai_services.i18n.catalogue import LANGUAGES
 from tests.e2e import lab
@@ -62,14 +61,6 @@ def session(hub: RunningHub) -> Iterator[JSON]:
     stop(rest, started["id"])
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def profile(
-    hub: RunningHub, browser: Browser, shared_browser: SharedBrowser
-) -> BrowserContext:
-    """A profile of the browser whose pages share a sign-in and cached scripts."""
-    return await shared_browser.profile(hub.url, name="panel")
-
-
 def with_nearly_full_usage() -> Callable[[Route], Awaitable[None]]:
     """Return a route handler that changes responses so that memory and devices are nearly full."""
 
@@ -88,9 +79,10 @@ def with_nearly_full_usage() -> Callable[[Route], Awaitable[None]]:
 
 
 async def test_the_panel_shows_the_session(
-    browser: Browser, docker_hub: RunningHub, tmp_path: Path
+    browser: Browser, shared_browser: SharedBrowser, docker_hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = docker_hub.rest("user")
+    profile = await shared_browser.profile(docker_hub.url, name="panel")
     folder = checked(rest.post("/vfolders", json={"name": "panel-shown"}), 201)
     mounts = [{"vfolder": folder["name"], "path": "data"}]
     resources = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
@@ -112,7 +104,7 @@ async def test_the_panel_shows_the_session(
     with docker_hub.rest("admin") as admin:
         news = checked(admin.post("/announcements", json={"title": "Course on Thursday"}), 201)
     for theme in THEMES:
-        async with panel_of(browser, docker_hub, session, theme) as page:
+        async with panel_of(profile, docker_hub, session, theme) as page:
             await assert_panel_shows_session(page, session)
             notice = page.locator("#bai-session-panel .bai-Notice", has_text=news["title"])
             await notice.get_by_role("button").wait_for()
@@ -156,12 +148,12 @@ async def assert_panel_has_contrast(page: Page, theme: str, folder: Path) -> Non
 
 # This test is before the tests with the fixture `session`: two cores have room for two sessions.
 async def test_the_panel_renames_and_stops_sessions(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = hub.rest("user")
     session = start(rest, "panel-old")
     other = start(rest, "panel-other")
-    async with panel_of(browser, hub, session) as page:
+    async with panel_of(profile, hub, session) as page:
         panel = page.locator("#bai-session-panel")
         await panel.get_by_role("button", name="Rename", exact=True).click()
         await page.locator(".jp-Dialog input").fill("panel-new")
@@ -249,6 +241,7 @@ async def test_the_panel_opens_at_the_first_visit_and_stays_closed_afterwards(
 ) -> None:
     rest = hub.rest("user")
     session = start(rest, "panel-first")
+    # A new profile, because the browser stores that the panel was opened.
     page = await browser.new_page(viewport={"width": 1280, "height": 1000})
     try:
         await sign_in(page, hub, "user")
@@ -273,6 +266,7 @@ async def test_the_panel_opens_at_the_first_visit_and_stays_closed_afterwards(
 async def test_a_hidden_page_does_not_poll_and_responses_contain_no_token(
     browser: Browser, hub: RunningHub, session: JSON
 ) -> None:
+    # Not in the profile of the other tests: a movable clock belongs to all pages of a profile.
     token = re.compile(r"[Bb]earer|JUPYTERHUB_API_TOKEN")
     async with panel_of(browser, hub, session, has_movable_clock=True) as page:
         asked: list[str] = []
@@ -418,12 +412,12 @@ async def test_the_panel_works_with_keyboard_palette_and_launcher(
 
 
 async def test_suspended_session_returns_with_its_edits_tabs_and_variables(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = hub.rest("user")
     session = start(rest, "panel-suspended", resources={"cpu": "1", "mem": "1g"})
     key = session["id"]
-    page = await browser.new_page()
+    page = await profile.new_page()
     await lab.sign_in(page, hub, "user")
     await page.goto(f"{hub.url}{session['url']}lab?reset")
     await lab.open_notebook(page)
@@ -431,7 +425,7 @@ async def test_suspended_session_returns_with_its_edits_tabs_and_variables(
     hook = "mkdir -p ~/.bai && printf '#!/bin/sh\\necho hook ran' > ~/.bai/on-preempt"
     await lab.run_cell(page, f'get_ipython().system("{hook} && chmod +x ~/.bai/on-preempt")')
     await lab.run_cell(page, "answer, double = 42, lambda n: 2 * n")
-    # An edit that is neither run nor saved.
+    # Edit a cell, but do not run or save it.
     await page.locator(".jp-Notebook-cell .cm-content").last.click()
     await page.keyboard.insert_text("unsaved = 'edit'")
 
@@ -450,13 +444,13 @@ async def test_suspended_session_returns_with_its_edits_tabs_and_variables(
     checked(rest.post(f"/sessions/{key}/resume"), 202)
     await wait_until_async(lambda: _has_status(rest, key, "RUNNING"), 90, "the return")
     assert checked(rest.get(f"/sessions/{key}"), 200)["url"] == session["url"]
-    await page.goto(f"{hub.url}{session['url']}lab")
+    # The open page comes back by itself.
     notice = page.locator(".Toastify__toast", has_text="The session is back")
     await notice.wait_for(timeout=lab.TIMEOUT_MS)
     await page.locator(".jp-NotebookPanel", has_text="unsaved = 'edit'").wait_for()
     await page.get_by_text("| Idle").wait_for(timeout=lab.TIMEOUT_MS)
     await take_screenshot(page, "returned", tmp_path)
-    # The details offer the same, and the notice stays.
+    # The details have the same button, and the notice remains.
     await notice.get_by_role("button", name="Details").click()
     dialog = page.locator(".jp-Dialog")
     await dialog.get_by_role("button", name="Restore variables").wait_for()
@@ -471,7 +465,16 @@ async def test_suspended_session_returns_with_its_edits_tabs_and_variables(
     stop(rest, key)
 
 
-# The element that is an alert for screen readers, in the notice of a preemption.
+# Counts the dialogs that are closed from now on.
+COUNT_CLOSED_DIALOGS = """() => {
+    window.closedDialogs = 0;
+    new MutationObserver(changes => {
+        const removed = changes.flatMap(change => [...change.removedNodes]);
+        const dialogs = removed.filter(node => node.classList?.contains('jp-Dialog'));
+        window.closedDialogs += dialogs.length;
+    }).observe(document.body, {childList: true});
+}"""
+# In the notice of a preemption, this element is the alert for screen readers.
 COUNTDOWN = (
     "[...document.querySelectorAll('.Toastify__toast [role=alert]')]"
     ".find(one => one.textContent.includes('needs its resources'))"
@@ -495,7 +498,7 @@ async def announcement_of_changes(page: Page) -> str:
 
 
 async def test_preempted_session_returns_with_edits_made_after_the_warning(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest, admin, other = hub.rest("user"), hub.rest("admin"), hub.rest("user2")
     options = checked(admin.get("/resource-groups/default"), 200)["scheduler_opts"]
@@ -505,7 +508,7 @@ async def test_preempted_session_returns_with_edits_made_after_the_warning(
     resources = {"cpu": "1", "mem": "1g", "cuda.shares": shares}
     session = start(rest, "panel-preempted", resources=resources, priority=1)
     key = session["id"]
-    page = await browser.new_page()
+    page = await profile.new_page()
     await lab.sign_in(page, hub, "user")
     await page.goto(f"{hub.url}{session['url']}lab?reset")
     await lab.open_notebook(page)
@@ -528,7 +531,7 @@ async def test_preempted_session_returns_with_edits_made_after_the_warning(
     # The countdown changes each second. Screen readers announce its first text only.
     for _ in range(2):
         assert await announcement_of_changes(page) == "off"
-    # The first save has ended. This variable and this edit are newer.
+    # The first save has ended. Then change the variable and the notebook again.
     await wait_until_async(lambda: _has_report(rest, key), 20, "the first save")
     await lab.run_cell(page, "late_variable = 42")
     await page.locator(".jp-Notebook-cell .cm-content").last.click()
@@ -537,15 +540,16 @@ async def test_preempted_session_returns_with_edits_made_after_the_warning(
     await wait_until_async(lambda: _has_status(rest, key, "PENDING"), 90, "the preemption")
     await panel.get_by_text("was stopped to free its resources").wait_for(timeout=lab.TIMEOUT_MS)
     await page.locator(".Toastify__toast", has_text="waits in the queue").wait_for()
-    assert await page.locator(".jp-Dialog").count() == 0
+    # A save fails now. The notice says why, so JupyterLab's dialog about it is closed.
+    await page.evaluate(COUNT_CLOSED_DIALOGS)
+    await page.get_by_role("menuitem", name="File", exact=True).click()
+    await page.get_by_role("menuitem", name="Save All").click()
+    await page.wait_for_function("closedDialogs && !document.querySelector('.jp-Dialog')")
     await take_screenshot(page, "preempted", tmp_path)
 
     stop(other, blocker)
     await wait_until_async(lambda: _has_status(rest, key, "RUNNING"), 90, "the return")
-    await panel.get_by_role("button", name="Try now").click()
-    back = page.locator(".Toastify__toast", has_text="The session is running again")
-    await back.wait_for(timeout=lab.TIMEOUT_MS)
-    await back.get_by_role("button", name="Reload").click()
+    # The page comes back by itself.
     notice = page.locator(".Toastify__toast", has_text="The session is back")
     await notice.wait_for(timeout=lab.TIMEOUT_MS)
     await page.locator(".jp-NotebookPanel", has_text="# late edit").wait_for()

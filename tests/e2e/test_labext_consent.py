@@ -16,7 +16,7 @@ from tests.hub import RunningHub
 from tests.testbed.wait import wait_until_async
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Locator, Page, Route
+    from playwright.async_api import BrowserContext, Locator, Page, Route
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
@@ -60,11 +60,11 @@ async def allow(page: Page, hub: RunningHub) -> None:
 
 
 async def test_the_panel_shares_folders_and_accepts_invitations(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "to-share"}), 201)
-    async with panel_of_new_session(browser, hub, "panel-share") as (page, session):
+    async with panel_of_new_session(profile, hub, "panel-share") as (page, session):
         await page.get_by_role("button", name="Share: to-share").click()
         await allow(page, hub)
         dialog = page.locator(".jp-Dialog")
@@ -100,7 +100,7 @@ async def test_the_panel_shares_folders_and_accepts_invitations(
 
 
 async def test_dropped_files_are_uploaded_and_interrupted_uploads_resume(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "dropped"}), 201)
@@ -114,7 +114,7 @@ async def test_dropped_files_are_uploaded_and_interrupted_uploads_resume(
         else:
             await route.continue_()
 
-    async with panel_of_new_session(browser, hub, "panel-upload") as (page, session):
+    async with panel_of_new_session(profile, hub, "panel-upload") as (page, session):
         await page.route("**/uploads/*", abort_one_chunk)
         row = row_of(page, "dropped")
         await row.evaluate(DROP, ["big.bin", SIZE])
@@ -159,10 +159,10 @@ async def tab_into_form(page: Page, dialog: Locator) -> None:
 
 
 async def test_the_panel_creates_a_session(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = hub.rest("user")
-    async with panel_of_new_session(browser, hub, "panel-start") as (page, session):
+    async with panel_of_new_session(profile, hub, "panel-start") as (page, session):
         await page.evaluate(DELAY_IDLE)
         await page.get_by_role("button", name="New session").click()
         await allow(page, hub)
@@ -198,11 +198,11 @@ async def test_the_panel_creates_a_session(
 
 
 async def test_the_panel_asks_for_consent_again_after_denial_and_expiry(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "refused"}), 201)
-    async with panel_of_new_session(browser, hub, "panel-refused") as (page, session):
+    async with panel_of_new_session(profile, hub, "panel-refused") as (page, session):
         share = page.get_by_role("button", name="Share: refused")
         await share.click()
         async with page.expect_popup() as opened:

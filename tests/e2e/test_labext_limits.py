@@ -20,7 +20,7 @@ from tests.testbed.jupyter import JupyterServer
 from tests.testbed.wait import wait_until
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Route
+    from playwright.async_api import BrowserContext, Route
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
@@ -48,12 +48,12 @@ def with_imminent_idle_timeout() -> Callable[[Route], Awaitable[None]]:
 
 
 async def keep_alive_on_the_session_page(
-    browser: Browser, hub: RunningHub, session: dict[str, Any]
+    profile: BrowserContext, hub: RunningHub, session: dict[str, Any]
 ) -> None:
     """Press "Keep alive" on the session's page and assert that this counts as activity."""
     rest = hub.rest("user")
     before = idle_since(rest, session)
-    page = await browser.new_page()
+    page = await profile.new_page()
     try:
         await sign_in(page, hub, "user")
         await page.goto(hub.url + session["page"])
@@ -95,7 +95,7 @@ def wait_for_idle_timeout(hub: RunningHub, session: dict[str, Any]) -> None:
     # depends on the timeout.
     report_activity(hub, rest, session)
     ended = wait_for(rest, session["id"], "TERMINATED")
-    assert ended["status_info"].startswith("idle-timeout: at most 3s without use"), ended
+    assert ended["status_info"].startswith("idle timeout: at most 3s without use"), ended
     steps = checked(rest.get(f"/sessions/{session['id']}/history"), 200)["items"]
     assert [step["reason"] for step in steps if step["to_status"] == "TERMINATING"] == [
         ended["status_info"]
@@ -103,7 +103,7 @@ def wait_for_idle_timeout(hub: RunningHub, session: dict[str, Any]) -> None:
 
 
 async def test_a_warning_of_an_idle_checker_has_its_rule_and_a_keep_alive(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest, admin = hub.rest("user"), hub.rest("admin")
     session = start(rest, "panel-checker")
@@ -115,10 +115,10 @@ async def test_a_warning_of_an_idle_checker_has_its_rule_and_a_keep_alive(
         checked(admin.post("/idle-checker-bindings", json=binding), 201)
         report_activity(hub, rest, session)
         wait_until(lambda: has_warning(rest, session), 120, "the warning of the checker")
-        async with panel_of(browser, hub, session) as page:
+        async with panel_of(profile, hub, session) as page:
             rule = "at most 15min without use, the limit of idle checker panel-checker"
-            # One notification. It has no countdown, which would not be updated. JupyterLab cuts off
-            # texts of more than 140 characters.
+            # There is one notification. It has no countdown, because the countdown would not be
+            # updated. JupyterLab cuts off texts of more than 140 characters.
             kept = page.get_by_role("button", name="Keep alive (left: 3)")
             toast = (
                 page.locator(".Toastify__toast")
@@ -139,7 +139,7 @@ async def test_a_warning_of_an_idle_checker_has_its_rule_and_a_keep_alive(
 
 
 async def test_the_panel_warns_before_time_limits_extends_the_session_and_shows_the_end(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest, admin = hub.rest("user"), hub.rest("admin")
     session = start(rest, "panel-ends")
@@ -150,7 +150,7 @@ async def test_the_panel_warns_before_time_limits_extends_the_session_and_shows_
     }
     checked(admin.patch("/keypair-policies/default", json=policy), 200)
     try:
-        async with panel_of(browser, hub, session) as page:
+        async with panel_of(profile, hub, session) as page:
             panel = page.locator("#bai-session-panel")
             await panel.get_by_text("This session will be stopped in").wait_for()
             await (
@@ -177,11 +177,11 @@ async def test_the_panel_warns_before_time_limits_extends_the_session_and_shows_
             await panel.get_by_role("button", name="I am still here").click()
             await panel.get_by_text(unused).wait_for(state="hidden")
             await page.locator(".Toastify").get_by_text(unused).wait_for(state="hidden")
-            await keep_alive_on_the_session_page(browser, hub, session)
+            await keep_alive_on_the_session_page(profile, hub, session)
             wait_for_idle_timeout(hub, session)
             # The panel shows that the session has ended.
             await panel.get_by_text("This session has ended:").wait_for(timeout=lab.TIMEOUT_MS)
-            # A warning does not outlast the stop that it announces.
+            # After the stop, the warning is no longer shown.
             await page.locator(".Toastify").get_by_text(unused).wait_for(state="hidden")
             # The panel no longer offers apps.
             await app_row(page, "TensorBoard").wait_for(state="hidden")

@@ -94,7 +94,7 @@ def server_of(hub: RunningHub, replica: str, script: str) -> psutil.Process:
 
 
 def kill_server_of(request: pytest.FixtureRequest, hub: RunningHub, replica: str) -> None:
-    """Kill the model server of a replica; on the Docker engine, its container."""
+    """Kill the model server of a replica. On the Docker engine, kill its container."""
     if hub.engine == "process":
         server_of(hub, replica, "llama_server.py").kill()
         return
@@ -233,7 +233,7 @@ async def test_cancelled_import_leaves_nothing_and_one_survives_a_kill_of_the_ma
         store = checked(rest.post("/projects", json=spec), 201)["id"]
 
         async def read(path: str, **query: str) -> Any:
-            """Read an object; the source of the import answers meanwhile."""
+            """Read an object while the source of the import responds to requests."""
             response = await asyncio.to_thread(rest.get, path, params=query)
             return response.json() if response.status_code == 200 else {}
 

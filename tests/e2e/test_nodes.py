@@ -39,7 +39,7 @@ USERS = ("user", "user2", "domain-admin", "admin")
 # With more sessions, `make soak` also waits until the last network has been removed.
 CYCLES_WITHOUT_WAIT = 50
 SESSIONS = int(os.environ.get("BAI_NODE_SESSIONS", "4"))
-# The agent's clock is an hour slow; the durations that it measures are correct.
+# The clock of this agent is an hour slow, but measured durations are correct.
 SKEWED_CLOCK = {
     "LD_PRELOAD": next(iter(glob.glob("/usr/lib/*/faketime/libfaketime.so.1")), ""),
     "FAKETIME": "-3600",
@@ -239,9 +239,9 @@ def test_only_the_machine_of_the_hub_reaches_the_published_port(cluster: Cluster
         (address, port) = published[0]["HostIp"], int(published[0]["HostPort"])
         assert address == node.address
         assert reaches([], address, port)
-        # Another machine of the network.
+        # Neither another machine nor the session of another user may reach the port.
         assert not reaches(other.command(), address, port)
-        # The session of another user, on any node.
+        # The session of another user may run on any node.
         container = f"bai-{theirs['id']}-main1"
         inside = ["docker", "-H", cluster.node_of(theirs).engine.host, "exec", container]
         assert not reaches(inside, address, port)
@@ -254,7 +254,7 @@ def test_only_the_machine_of_the_hub_reaches_the_published_port(cluster: Cluster
 def test_batch_sessions_of_a_partitioned_node_and_of_a_hanging_agent_run_elsewhere(
     cluster: Cluster,
 ) -> None:
-    """No command runs twice at the same time, even when node and agent are back."""
+    """No command runs twice at the same time, not even after node and agent are back."""
     rest = cluster.hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "partition"}), 201)
     batch = cluster.start_counting("user", folder)
@@ -310,7 +310,7 @@ def test_batch_sessions_of_a_partitioned_node_and_of_a_hanging_agent_run_elsewhe
 
 
 def test_agents_are_upgraded_while_sessions_run(cluster: Cluster) -> None:
-    """The clock of one node is wrong meanwhile: nothing depends on it, and `doctor` reports it."""
+    """During the test, the clock of one node is wrong. Only `doctor` reports it."""
     if not SKEWED_CLOCK["LD_PRELOAD"]:
         skip_or_fail("docker", ComponentMissing("libfaketime is missing (scripts/testbed install)"))
     admin = cluster.hub.rest("admin")
@@ -394,7 +394,7 @@ def test_sessions_of_a_crashed_engine_end_and_others_start(cluster: Cluster) -> 
 
 
 def test_tasks_builds_and_commits_of_a_crashed_engine_end_with_a_reason(cluster: Cluster) -> None:
-    """Tasks are retried, and none of their results is lost or doubled."""
+    """Tasks are retried; each result exists exactly once."""
     node, rest = cluster.nodes[1], cluster.hub.rest("admin")
     others = [one for one in cluster.nodes if one is not node]
     for one in others:
@@ -415,7 +415,7 @@ def test_tasks_builds_and_commits_of_a_crashed_engine_end_with_a_reason(cluster:
         wait_until(lambda: "step-began" in checked(rest.get(log), 200)["log"], 120, "the build")
         for one in others:
             cluster.set_schedulable(one, True)
-        # The commit waits for the engine, which never responds to it.
+        # The commit waits for the engine, which never responds.
         os.kill(pid, signal.SIGSTOP)
         path = f"/sessions/{committed['id']}/commit"
         commit = checked(rest.post(path, json={"name": "crashed-commit"}), 202)
@@ -478,7 +478,7 @@ def test_the_template_for_several_machines_trains_on_two_nodes(cluster: Cluster)
 
 
 @pytest.mark.timeout(7200)
-def test_sessions_start_and_stop_while_a_part_fails_every_20_sessions(
+def test_sessions_start_and_stop_while_one_part_after_another_fails(
     cluster: Cluster, docker_engine: DockerEngine
 ) -> None:
     """`make soak` starts 1,000 sessions. The session on the Hub's node is not affected."""
@@ -500,7 +500,7 @@ def test_sessions_start_and_stop_while_a_part_fails_every_20_sessions(
 @pytest.mark.timeout(3600)
 async def test_faults_have_left_nothing(cluster: Cluster) -> None:
     """This test is the last one, after all faults."""
-    # The agent of a crashed engine removes the container of its interrupted build later.
+    # After a crash of the engine, the agent removes the container of the interrupted build.
     left = [name for node in cluster.nodes for name in containers(node)]
     assert len([name for name in left if not name.startswith("bai-")]) <= 1, left
 

@@ -74,7 +74,7 @@ def test_no_route_accepts_the_password_without_the_code(hub: RunningHub) -> None
     def is_signed_in(client: httpx.Client) -> bool:
         return client.get("/hub/home").status_code == 200
 
-    # The password must change first, then the user must register an authenticator.
+    # The user must first change the password, and then register an authenticator.
     with hub.client() as client:
         answer = hub.post_form(client, "/hub/login", username=name, password=PASSWORD)
         assert ENGLISH("password.must_change") in answer.text
@@ -200,7 +200,7 @@ async def test_a_user_registers_uses_and_removes_an_authenticator(
     await first.goto(f"{hub.url}/services/bai/settings?tab=account")
     device = await set_up_authenticator(first, PASSWORD)
 
-    # The page for the code precedes the page that confirms the end of the other sign-in.
+    # The Hub asks for the code first, and then for a confirmation to end the other sign-in.
     second = await browser.new_page()
     await second.goto(f"{hub.url}/hub/login?next=%2Fhub%2Fhome")
     await submit_sign_in(second, name, PASSWORD)

@@ -41,7 +41,7 @@ HOME = "/hub/home"
 
 
 async def sign_in(page: Page, hub: RunningHub) -> None:
-    """Press the provider's button; the provider signs the user in without a question."""
+    """Press the provider's button; the provider signs the user in without a form."""
     await page.goto(f"{hub.url}/hub/login?next=%2Fhub%2Fhome")
     button = ENGLISH("openid.with", title="Example University")
     async with page.expect_navigation():
@@ -72,7 +72,7 @@ async def test_users_sign_in_with_an_openid_provider(
             await page.goto(f"{hub.url}{HOME}")
             assert "/hub/login" in page.url
 
-        # Failures lead to the sign-in page with the reason.
+        # After a failure, the Hub redirects to the sign-in page, which shows the reason.
         provider.is_down = True
         await sign_in(page, hub)
         await expect("openid.unavailable")
@@ -90,7 +90,7 @@ async def test_users_sign_in_with_an_openid_provider(
         await page.goto(f"{hub.url}/hub/openid/uni/callback?code=x&state={'x' * 43}")
         await expect("openid.expired")
 
-        # The first sign-in creates the account; `next` leads to a page of the Hub only.
+        # The first sign-in creates the account. `next` can only be a page of the Hub.
         await sign_in(page, hub)
         assert page.url == f"{hub.url}{HOME}"
         await page.get_by_text("ada", exact=True).first.wait_for()

@@ -62,7 +62,7 @@ def test_kills_neither_lose_nor_repeat_tasks(
         before = ids()
         assert len(before) == 3
         hub.kill("agent")
-        # The containers run without their agent, and end without it.
+        # The containers continue, and end, while their agent does not run.
         assert ids() == before
         checked(rest.put(content, params={"path": "continue"}, content=b""), 200)
         wait_until(lambda: ids() == [], RUN_SECONDS, "the end of the containers")

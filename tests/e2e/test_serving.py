@@ -47,12 +47,25 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.do_GET()
 http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()
 """
+# Healthy, but all other responses are errors.
+FAILING_SERVER = """exec python3 -c '
+import http.server, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/health" else 500)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()
+'"""
+HEALTH = {"health": {"path": "/index.html"}}
+CANARY_REQUESTS = 2000
+CANARY_CLIENTS = 8
 # Uses more memory than SMALL; each page is written.
 USE_MEMORY = """kept = []
 while True: kept.append(b"x" * 10_000_000)"""
 SMALL = {"resources": {"cpu": "1", "mem": "256m"}}
 BODY_BYTES = 100 * 2**20
-# Gateways need at most 5 s; the machine may be busy.
+# Gateways need at most 5 s on an idle machine.
 REVOKE_SECONDS = 10
 
 
@@ -148,19 +161,85 @@ def test_endpoint_serves_rolls_out_revisions_under_load_and_ends(any_hub: Runnin
         assert status in ("TERMINATED", "ERROR"), status
 
 
-def roll_out(rest: httpx.Client, **settings: Any) -> None:
-    body = {"settings": {**settings, "rollout": {"max_failures": 1}}}
+def roll_out(rest: httpx.Client, rollout: dict[str, Any] | None = None, **settings: Any) -> None:
+    body = {"settings": {**settings, "rollout": rollout or {"max_failures": 1}}}
     checked(rest.post(f"/endpoints/{NAME}/revisions", json=body), 201)
 
 
 def wait_for_outcome(rest: httpx.Client, number: int, outcome: str) -> None:
     def has_outcome() -> bool:
-        found = checked(rest.get(f"/endpoints/{NAME}/revisions"), 200)["items"]
-        (shown,) = [each for each in found if each["number"] == number]
+        shown = revision(rest, number)
         assert shown["outcome"] in (None, outcome), shown
-        return shown["outcome"] == outcome
+        return bool(shown["outcome"] == outcome)
 
     wait_until(has_outcome, 180, f"revision {number} to be {outcome}")
+
+
+def test_canary_gets_its_share_and_blue_green_switches_at_once(hub: RunningHub) -> None:
+    """A canary is promoted by its owner, another one is rolled back because of its errors; then a
+    blue-green rollout replaces the revision. No request is lost.
+    """
+    settings = {"command": SERVER.format(text="first"), **HEALTH}
+    canary = {"strategy": "canary", "canary_percent": 10}
+    path = f"/services/bai-serve/{NAME}/index.html"
+    with hub.rest("user") as rest, endpoint(rest, NAME, settings=settings) as token:
+        headers = {"Authorization": f"Bearer {token}"}
+        limits = httpx.Limits(max_connections=CANARY_CLIENTS)
+        with httpx.Client(base_url=hub.url, timeout=60, headers=headers, limits=limits) as calls:
+            wait_until(lambda: calls.get(path).status_code != 401, 10, "the token to be valid")
+            wait_for_text(calls, path, "first")
+            manual = {**canary, "is_automatic": False}
+            roll_out(rest, manual, command=SERVER.format(text="second"))
+            wait_for_text(calls, path, "second")
+            texts = texts_of(calls, path, CANARY_REQUESTS)
+            assert set(texts) == {"first", "second"}
+            assert abs(texts.count("second") / CANARY_REQUESTS - 0.1) < 0.01
+            promote(rest, 2)
+            wait_until(lambda: set(texts_of(calls, path, 20)) == {"second"}, 30, "the promotion")
+            # The health check of this revision passes, but its other responses are errors.
+            bounds = {**canary, "max_error_percent": 20, "min_requests": 20}
+            roll_out(rest, bounds, command=FAILING_SERVER, health={"path": "/health"})
+            failed = 0
+            while (outcome := revision(rest, 3)["outcome"]) is None:
+                failed += calls.get(path).status_code == 500
+            assert (outcome, failed > 0) == ("rolled-back", True)
+            assert "failed of" in revision(rest, 3)["reason"]
+            switch = {"strategy": "blue-green", "is_automatic": False}
+            with Load(hub.url + path, headers) as load:
+                roll_out(rest, switch, command=SERVER.format(text="fourth"), **HEALTH)
+                wait_until(lambda: load.check() or has_ready(rest, 4), 180, "the new replica")
+                assert set(texts_of(calls, path, 50)) == {"second"}
+                promote(rest, 4)
+                wait_until(lambda: set(texts_of(calls, path, 20)) == {"fourth"}, 30, "the switch")
+            load.check()
+            assert set(load.texts) == {"second", "fourth"}
+            # All requests with the new revision follow all with the former one.
+            assert load.texts == sorted(load.texts, key=["second", "fourth"].index)
+
+
+def texts_of(calls: httpx.Client, path: str, count: int) -> list[str]:
+    """Send requests from several threads, and return the responses, which all have status 200."""
+    with ThreadPoolExecutor(CANARY_CLIENTS) as pool:
+        responses = list(pool.map(lambda _: calls.get(path), range(count)))
+    assert {response.status_code for response in responses} == {200}
+    return [response.text.strip() for response in responses]
+
+
+def promote(rest: httpx.Client, number: int) -> None:
+    checked(rest.post(f"/endpoints/{NAME}/promotion"), 200, 201, 202, 204)
+    wait_for_outcome(rest, number, "completed")
+
+
+def has_ready(rest: httpx.Client, number: int) -> bool:
+    """Return whether a revision has a ready replica."""
+    found = checked(rest.get(f"/endpoints/{NAME}/replicas"), 200)["items"]
+    return any(each["revision"] == number and each["phase"] == "ready" for each in found)
+
+
+def revision(rest: httpx.Client, number: int) -> dict[str, Any]:
+    found = checked(rest.get(f"/endpoints/{NAME}/revisions"), 200)["items"]
+    (shown,) = [each for each in found if each["number"] == number]
+    return dict(shown)
 
 
 def strangers_are_refused(hub: RunningHub, path: str) -> None:
@@ -182,7 +261,7 @@ def test_replicas_follow_the_load_from_zero_to_three_and_back(docker_hub: Runnin
         "min_replicas": 0, "max_replicas": 3, "target": 1, "utilization": 1, "stable_seconds": 10,
         "panic_seconds": 2, "idle_seconds": 10,
     }  # fmt: skip
-    # The shell passes the script, which has several lines, as one argument.
+    # The shell passes the script as one argument, although it has several lines.
     settings = {"command": f"exec python3 -c '{SLOW_SERVER}'", "health": {"path": "/"}}
     with (
         docker_hub.rest("user") as rest,
@@ -355,7 +434,7 @@ def replicas_of(rest: httpx.Client, name: str) -> dict[str, str | None]:
 def test_replica_of_a_lost_agent_is_replaced_while_the_other_one_serves(
     any_hub: RunningHub, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """The agent and everything that it runs are killed, as if its machine had failed."""
+    """Kill the agent and all processes of its sessions, as if its machine had failed."""
     hub, name = any_hub, "e2e-agent-lost"
     settings = {
         "command": SERVER.format(text="served"),
@@ -397,7 +476,7 @@ def test_replica_of_a_lost_agent_is_replaced_while_the_other_one_serves(
 def kill_machine(
     request: pytest.FixtureRequest, agent: psutil.Process, hub: RunningHub, session: str
 ) -> None:
-    """Kill an agent and the processes of its session; on the Docker engine, its container."""
+    """Kill an agent and the processes of its session. On the Docker engine, kill the container."""
     if hub.engine == "docker":
         agent.kill()
         client = request.getfixturevalue("docker_engine").client

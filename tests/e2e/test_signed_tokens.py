@@ -50,7 +50,7 @@ def test_a_token_signs_a_user_in_once(hub: RunningHub) -> None:
             assert open_link(hub, browser, token_for(hub, name, aud="x"), "").status_code == 403
             answer = open_link(hub, browser, token, "/hub/home?tab=1")
             assert answer.status_code == HTTPStatus.FOUND
-            # The address of the page that opens has no token.
+            # The URL of the page after the sign-in does not contain the token.
             assert answer.headers["Location"] == "/hub/home?tab=1"
             assert answer.headers["Referrer-Policy"] == "no-referrer"
             assert name in browser.get(f"{hub.url}/hub/home").text

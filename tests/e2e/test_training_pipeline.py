@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.docker, pytest.mark.browser]
 
 RUN_SECONDS = 240
 MODELS = {"accuracy.bayes", "accuracy.forest", "accuracy.logistic", "accuracy.neighbors"}
-# The eight rows of eight pixels of a handwritten 0, the first sample of the data.
+# The first sample of the data: a handwritten 0 with eight rows of eight pixels.
 ZERO = [
     *(0, 0, 5, 13, 9, 1, 0, 0), *(0, 0, 13, 15, 10, 15, 5, 0), *(0, 3, 15, 2, 0, 11, 8, 0),
     *(0, 4, 12, 0, 0, 8, 8, 0), *(0, 5, 8, 0, 0, 9, 8, 0), *(0, 4, 11, 0, 1, 12, 7, 0),

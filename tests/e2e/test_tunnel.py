@@ -30,7 +30,7 @@ from tests.testbed.wait import wait_until
 
 pytestmark = pytest.mark.e2e
 
-# Sends the received bytes back and, at the end of the client's input, the number of bytes.
+# Sends the received bytes back. At the end of the client's input, sends their number.
 ECHO = """
 import socket, sys
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
@@ -127,7 +127,7 @@ def test_a_forwarded_app_survives_a_killed_proxy(any_hub: RunningHub) -> None:
             # The user's token is not part of the page.
             token = rest.headers["Authorization"].removeprefix("Bearer ")
             assert token not in page.text
-            # Requests to the local port need no token.
+            # Requests to the local port do not need a token.
             address = shown["address"].rstrip("/") + session["url"]
             serve_in(JupyterServer(address, "none"), port, raw_port)
             with running_app(any_hub, rest, session["name"], f"port-{port}") as there:

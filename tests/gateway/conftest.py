@@ -48,7 +48,7 @@ class StandInManager:
         self.table = RoutingTable("0", ())
         self.reports: list[dict[str, Any]] = []
         self.lost_answers = 0  # number of reports whose response is lost
-        self.refused: set[str] = set()  # ids of reports with a number out of range
+        self.refused: list[str] = []  # ids of reports with a number out of range
         self._changed = asyncio.Condition()
         self._runner: web.AppRunner | None = None
         self.port = 0
@@ -88,7 +88,7 @@ class StandInManager:
         try:
             GatewayReport.model_validate(report)
         except ValueError:
-            self.refused.add(report["report_id"])
+            self.refused.append(report["report_id"])
             refusal = {"error": "invalid-request", "message": "the report is invalid"}
             return web.json_response(refusal, status=400)
         self.reports.append(report)

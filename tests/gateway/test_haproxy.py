@@ -83,7 +83,9 @@ async def test_haproxy_itself_gives_requests_to_replicas(bed: Bed) -> None:
 async def test_tokens_of_language_models_are_counted(
     bed: Bed, upstream: Upstream, path: str
 ) -> None:
-    """HAProxy itself forwards no request whose response has `usage`, in any form of the path."""
+    """HAProxy does not forward requests whose response has `usage` by itself, whatever the form of
+    the path.
+    """
     url = URL(bed.url(f"/llm{path}"), encoded=True)
     async with bed.http.post(url, json={"messages": []}) as response:
         assert (await response.json())["usage"]["prompt_tokens"] == 7
@@ -126,7 +128,7 @@ async def status_of_a_new_client(bed: Bed) -> int:
 async def test_killed_haproxy_is_started_again(bed: Bed, upstream: Upstream) -> None:
     (haproxy,) = bed.haproxies
     haproxy.send_signal(signal.SIGKILL)
-    # The listening socket stays open, so that new connections are not refused.
+    # The listening socket remains open, so new connections are not refused.
     assert await status_of_a_new_client(bed) == 200
     await wait_until_async(lambda: haproxy.starts == 2 and haproxy.is_current, 5, "the maps")
     assert await status_of_a_new_client(bed) == 200
@@ -139,7 +141,7 @@ async def test_haproxy_is_current_only_with_all_maps(bed: Bed, upstream: Upstrea
     (haproxy,) = bed.haproxies
     haproxy.send_signal(signal.SIGKILL)
     async with asyncio.timeout(10):
-        # Polled at every step of the event loop.
+        # The condition is checked at every step of the event loop.
         while haproxy.starts != 2 or not haproxy.is_current:  # noqa: ASYNC110
             await asyncio.sleep(0)
     assert await status_of_a_new_client(bed) == 200
@@ -200,7 +202,7 @@ async def test_errors_of_replicas_are_those_of_their_revision(bed: Bed, upstream
 
 
 async def test_request_for_grpc_ends_no_other_request(bed: Bed, upstream: Upstream) -> None:
-    """An HTTP server receives a gRPC request like any other request."""
+    """The HTTP server of the replica receives the gRPC request as an ordinary request."""
     (replica,) = bed.gateways[0].routes.by_name[b"chat"].replicas.values()
     probed_at = replica.probed_at
     head = await answer(
@@ -464,7 +466,7 @@ def test_address_with_an_interface_name_is_invalid_for_haproxy() -> None:
 
 
 async def test_endpoint_without_a_slot_is_served_by_the_gateway(bed: Bed) -> None:
-    # One replica more than HAProxy has slots.
+    # The number of replicas is one more than HAProxy's number of slots.
     replicas = [await bed.upstream(f"r{number}") for number in range(5)]
     await bed.set(endpoint_route(*(replica.route() for replica in replicas)))
     await bed.gateway()

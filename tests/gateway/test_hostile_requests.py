@@ -26,7 +26,7 @@ CLOSE = "Connection: close\r\n"
 HEAD = f"Host: h\r\n{AUTHORIZATION}{CLOSE}"
 CHAT = "/services/bai-serve/chat"
 DOMAIN = "serve.example.org"
-# Has no token: only a replica that reads it inside of another request would respond with 200.
+# A request without a token. It gets status 200 only if a replica reads it inside another request.
 SMUGGLED = f"GET {CHAT}/smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
@@ -243,7 +243,7 @@ ADDRESSES: dict[str, str] = {
     "X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-For: 198.51.100.7\r\n": "198.51.100.7",
     "X-Forwarded-For: ::ffff:203.0.113.9\r\n": "203.0.113.9",
     "X-Forwarded-For: 2001:db8::1\r\n": "2001:db8::1",
-    # Not an address: the peer's address applies.
+    # The value is not an address, so the address of the peer is used.
     "X-Forwarded-For: 203.0.113.9:80\r\n": "127.0.0.1",
     "X-Forwarded-For: 203.0.113.09\r\n": "127.0.0.1",
     "X-Forwarded-For: [2001:db8::1]:80\r\n": "127.0.0.1",
@@ -265,7 +265,7 @@ async def test_tokens_of_addresses(bed: Bed, replica: StrictReplica, is_trusted:
         address: token_route(address, networks=(address,))
         for address in ("203.0.113.9", "198.51.100.7", "2001:db8::1", "127.0.0.1")
     }
-    # Contains every IPv4 address that is written as an IPv6 address.
+    # This network contains all IPv4 addresses in their IPv6 form.
     bound["mapped"] = token_route("mapped", networks=("::ffff:0:0/96",))
     gateway = bed.gateways[0]
     if not is_trusted:
@@ -411,7 +411,7 @@ async def test_http_2_inside_of_a_request_reaches_no_replica(
 INNER = "HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 2\r\n\r\nno"
 # Responses of a replica that no client may get.
 RESPONSES = (
-    # Bytes before the head of a response would be a response whose headers were not checked.
+    # Bytes before the head could be another response, whose headers would not be checked.
     f"HTTP/1.1 000 x\r\nContent-Length: {len(INNER)}\r\n\r\n{INNER}",
     f"HTTP/1.1 042 x\r\nContent-Length: {len(INNER)}\r\n\r\n{INNER}",
     f"HTTP/1.1 199 x\r\nContent-Length: {len(INNER)}\r\n\r\n{INNER}",

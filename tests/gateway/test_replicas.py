@@ -155,7 +155,7 @@ async def test_revisions_get_their_shares_and_replicas_equal_ones(bed: Bed) -> N
     await bed.manager.set(endpoint_route(*routes, weights={"v1": 4, "v2": 1, "v3": 0}))
     await bed.gateway()
     await bed.ready(4)
-    if bed.engine == "haproxy":  # it chooses revisions at random
+    if bed.engine == "haproxy":  # HAProxy chooses revisions at random
         found = Counter([(await get(bed, "/echo"))[1] for _ in range(100)])
         assert abs(found["r1"] - found["r2"]) <= 1
         assert 4 <= found["r3"] <= 40
@@ -214,7 +214,7 @@ async def test_unhealthy_replica_gets_no_requests(bed: Bed, upstream: Upstream) 
 @both_engines
 async def test_replica_is_checked_according_to_its_revision(bed: Bed) -> None:
     old, new = await bed.upstream("r1"), await bed.upstream("r2")
-    new.is_healthy = False  # its /health responds with an error
+    new.is_healthy = False  # /health of the replica responds with an error
     route = new.route(health_path="/ready", health_status=200)
     await bed.manager.set(endpoint_route(old.route(), route))
     await bed.gateway()
@@ -274,7 +274,7 @@ async def test_waiting_requests_survive_the_end_of_the_only_replica(
     running = [asyncio.create_task(get(bed, "/wait")) for _ in range(4)]
     await wait_until_async(lambda: endpoint.load.queued == 3, 5, "the queue")
     draining = upstream.route(is_draining=True)
-    # The new replica is of another revision.
+    # The new replica belongs to another revision.
     new = other.route(revision_id="v2")
     await bed.set(endpoint_route(draining, new, weights={"v2": 1}, max_concurrent_per_replica=1))
     await bed.report()
@@ -353,6 +353,7 @@ async def test_report_that_the_manager_refuses_is_not_sent_again(
     await wait_until_async(lambda: bed.manager.refused, 5, "the refusal")
     await get(bed, "/echo")
     await wait_until_async(lambda: bed.manager.total("requests") == 1, 5, "the next report")
+    assert len(bed.manager.refused) == 1
 
 
 @both_engines

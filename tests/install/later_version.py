@@ -52,7 +52,7 @@ class LaterVersion:
         return schema.next_revision()
 
     def write_migration(self, failure: str = "") -> None:
-        """Write the migration; ``failure``: an additional statement."""
+        """Write the migration. ``failure`` is an additional statement, which can make it fail."""
         text = MIGRATION.format(
             revision=self.revision, before=schema.revisions()[-1], failure=failure
         )
@@ -61,7 +61,9 @@ class LaterVersion:
 
 
 def install(prefix: Path) -> LaterVersion:
-    """Install it in a new virtual environment that uses the requirements of the current one."""
+    """Install the later version in a new virtual environment with the requirements of the current
+    one.
+    """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", prefix], check=True)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(prefix)}))
     # Python does not read .pth files in a folder that was added by a .pth file. An editable install

@@ -1,4 +1,4 @@
-"""`bai-hub bundle`: an installation from it needs no network."""
+"""`bai-hub bundle`: an installation from a bundle needs no network."""
 
 from __future__ import annotations
 

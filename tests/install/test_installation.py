@@ -99,6 +99,9 @@ def test_an_installation_serves_sessions_and_its_backup_is_restored_elsewhere(
             assert levels["database"] == levels["hub-database"] == levels["schema"] == "ok"
             assert levels["ports"] == levels["certificate-name"] == levels["secrets"] == "ok"
             with restored.rest() as rest:
+                # The hash chain of the audit log is complete after the restore.
+                chain = rest.get("/audit-log/verification").json()
+                assert (chain["problem"], chain["checked"] > 0) == (None, True)
                 session = start_session(restored, rest, mounts=[MOUNT])
                 assert read_file(restored, rest, session, "results/note.txt") == "kept"
                 rest.delete(f"/sessions/{session['id']}")

@@ -70,7 +70,8 @@ def standby(
 ) -> Iterator[None]:
     """Run a second manager on the other machine, with a copy of the settings."""
     shutil.copytree(running.folder, folder)
-    # With process ids of its own, as on another machine: it cannot see that the first manager ends.
+    # The second manager has separate process ids, as on another machine. It cannot see that the
+    # first manager ends.
     isolated = ["unshare", "--pid", "--fork", "--kill-child=SIGTERM", "--mount-proc"]
     command = [*isolated, PROGRAM, "run", "manager", folder, "--listen", machine.address]
     with open(running.state / "standby.log", "wb") as log:

@@ -45,7 +45,7 @@ IS_SOAK = bool(os.environ.get("BAI_UPGRADE_SOAK"))
 
 @contextmanager
 def running(folder: Path, *options: str, **environment: str) -> Iterator[RunningInstallation]:
-    """Run an installation with further options of `bai-hub init` and further variables."""
+    """Run an installation with additional options of `bai-hub init` and additional variables."""
     certificate, key = write_certificate(folder / "tls")
     password_file = folder / "password"
     password_file.write_text(f"{PASSWORD}\n")
@@ -181,7 +181,7 @@ async def sessions_continue(case: Case, tmp_path: Path) -> None:
         assert made.status_code == 201, made.text
         mounts = [{"vfolder": "results", "path": "/home/work/results", "permission": "rw"}]
         session = await asyncio.to_thread(start_session, installation, rest, mounts=mounts)
-        # It ends when the other session has written a file.
+        # This session ends when the other session has written a file.
         command = "while [ ! -e results/end ]; do sleep 0.2; done; cp results/end results/copy"
         batch = await asyncio.to_thread(
             start_session,

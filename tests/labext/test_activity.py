@@ -118,7 +118,7 @@ def test_polls_of_an_open_page_do_not_count_as_use(session: ReportingSession) ->
     panel = ("bai/api/session", "bai/api/session/log", poll, "bai/api/apps")
     for path in (*jupyter, *panel):
         assert session.server.get(path).status_code in (200, 503), path
-    # A write that is denied does not count as use, either.
+    # A rejected write does not count as use, either.
     assert session.server.request("POST", "api/contents", token="wrong").status_code == 403
     # The first of two reports may have been sent before the requests.
     session.wait_for_reports(2)

@@ -72,7 +72,7 @@ async def serving_app(app: App) -> AsyncIterator[App]:
         for writer in app.writers:
             # A transport that is closed and has sent everything cannot be aborted.
             if not writer.transport.is_closing() or writer.transport.get_write_buffer_size():
-                # Otherwise the session's server keeps the connection.
+                # Close the connection. Otherwise the session's server would keep it open.
                 writer.transport.abort()
         await wait_until_async(lambda: app.open == 0, 60, "the app's connections to end")
 

@@ -137,7 +137,7 @@ async def test_second_save_replaces_the_first_unless_it_lacks_variables(
     second = await variables.save_again(30, first)
     assert [(one.folder, set(one.saved)) for one in second] == [("variables/0", {"x", "y"})]
 
-    # A variable that can no longer be saved: the earlier dump stays.
+    # The variable can no longer be saved, so the earlier dump remains.
     await run_code(manager, kernel_id, "x, y = 7, (n for n in [1])")
     assert await variables.save_again(30, second) == second
     assert not (tmp_path / "variables.new").exists()
@@ -147,7 +147,7 @@ async def test_second_save_replaces_the_first_unless_it_lacks_variables(
 
 
 class RecordingLink:
-    """Accepts reports, or rejects them as after a cancelled stop."""
+    """Accepts reports; after a cancelled stop, rejects them."""
 
     def __init__(self) -> None:
         self.reports: list[dict[str, Any]] = []

@@ -94,7 +94,7 @@ def test_only_requests_with_the_secret_reach_the_server(tmp_path: Path) -> None:
             {"Authorization": "token"},
             {"Authorization": "Bearer replica-secret"},
             [("Authorization", "token replica-secret"), ("Authorization", "token wrong")],
-            # As through the Hub's proxy.
+            # Send the headers that the Hub's proxy adds.
             {**SECRET, "X-Forwarded-For": "192.0.2.1", "X-Forwarded-Port": "80"},
             {**SECRET, "X-Forwarded-Host": "hub"},
         ):

@@ -46,7 +46,9 @@ def test_terminals_fall_back_to_an_existing_shell() -> None:
 
 
 def test_jupyterlab_is_imported_without_slow_steps(tmp_path: Path) -> None:
-    """Skipped steps: lark builds a grammar (0.6 s of CPU time), and node runs (0.4 s)."""
+    """These steps of the start are skipped: lark builds a grammar (0.6 s of CPU time), and node
+    runs (0.4 s).
+    """
     runs = tmp_path / "runs"
     node = tmp_path / "node"
     node.write_text(f"#!/bin/sh\necho $* >> {runs}\n")

@@ -45,7 +45,7 @@ async def test_sessions_of_a_lost_agent_fail_after_an_hour(
     await cluster.manager.cluster.agents.check_deadlines()
     second = await cluster.create("on-g2", resources=ONE)
     assert await devices_of(cluster, second) == ["g2"]
-    # No other session is placed on the lost agent.
+    # The lost agent gets no other session.
     third = await cluster.create("waiting", resources=ONE)
     await cluster.manager.scheduling.scheduler.run_pass()
     assert (await cluster.store.find(third.id)).status is Status.PENDING

@@ -90,7 +90,7 @@ async def test_an_identity_without_account_is_rejected_unless_accounts_are_creat
     account = await world.manager.accounts.users.get(SUPERADMIN, "ada")
     assert (account.email, account.full_name, account.role) == (ADA.email, "Ada L.", Role.USER)
     assert [project.name for project in account.projects] == ["default"]
-    # Only issuer and subject identify the user.
+    # The user is identified by issuer and subject only.
     renamed = replace(ADA, username="user", email="user@example.com")
     assert await sign_in(world, renamed) == "ada"
     for other in (replace(ADA, subject="0002"), replace(ADA, issuer="https://evil.example")):

@@ -39,7 +39,7 @@ class DisturbedSimulation(IdleSimulation):
         self.sampling = self.new_sampling()
         self.bytes: dict[str, float] = {}
         self.agent_is_new = True
-        # While positive: numbers of heartbeats that a killed agent or manager misses.
+        # Number of heartbeats for which the agent or the manager is still down; 0: it runs.
         self.agent_is_down_for = 0
         self.manager_is_down_for = 0
 

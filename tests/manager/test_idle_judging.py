@@ -58,7 +58,7 @@ class IdleSimulation:
         return Lease(LeaseStore(self.world.database), lambda: self.now, seconds=600)
 
     def new_judging(self, lease: Lease | None = None) -> IdleJudging:
-        """Return the judging of a manager that has just started."""
+        """Return the ``IdleJudging`` of a manager that has just started."""
         database = self.world.database
         return IdleJudging(
             IdleCheckStore(database),
@@ -180,8 +180,8 @@ async def test_idle_session_is_warned_and_stopped(simulation: IdleSimulation) ->
     assert await simulation.status(busy) is Status.RUNNING
     row = await simulation.world.sessions.find(idle)
     assert row.status_info == (
-        "idle-utilization: cpu_util 1% (threshold 5%), cuda_util 1% (threshold 5%) in 90% of the "
-        "samples of 5min; idle checker utilization-domain"
+        "low utilization: CPU utilization 1% (threshold 5%), GPU utilization 1% (threshold 5%) in "
+        "90% of the samples of 5min; idle checker utilization-domain"
     )
     assert row.status_coded is not None
     assert row.status_coded["code"] == "idle-utilization"
@@ -212,8 +212,35 @@ async def test_last_warning_is_shown_for_its_full_time(
         for check in await simulation.checks(session):
             left = check.ends_at and (check.ends_at - simulation.now).total_seconds()
             shown += [left] if left is not None and left <= 60 else []
-    # The stop follows at the first step at or after the announced end.
+    # The session is stopped by the first step at or after the announced end.
     assert shown == [60, 45, 30, 15]
+
+
+@pytest.mark.parametrize("kind", [CheckerType.NETWORK, CheckerType.LIFETIME])
+async def test_session_is_stopped_at_its_announced_end(
+    simulation: IdleSimulation, kind: CheckerType
+) -> None:
+    session = await simulation.add_session("lab")
+    simulation.advance(4)
+    await simulation.add_checker(CheckerSettings(300, warnings_seconds=(180, 60)), kind)
+    announced: set[float] = set()
+    warned_at: set[float] = set()
+    while await simulation.status(session) is Status.RUNNING:
+        await simulation.world.write(
+            sa.update(tables.sessions).values(use_heard_at=simulation.now, used_at=NOW)
+        )
+        await simulation.judging.step()
+        for check in await simulation.checks(session):
+            if check.ends_at is not None:
+                announced.add((check.ends_at - NOW).total_seconds())
+            if check.status == "idle":
+                warned_at.add((simulation.now - NOW).total_seconds())
+        stopped_at = simulation.now
+        simulation.advance(simulation.judging.next_step_seconds)
+    # The countdown begins on time, the end does not move, and the stop follows within a second.
+    assert 120 <= min(warned_at) < 121
+    assert announced == {300}
+    assert 300 <= (stopped_at - NOW).total_seconds() < 301
 
 
 async def test_session_is_not_stopped_because_of_a_gap(simulation: IdleSimulation) -> None:
@@ -251,6 +278,23 @@ async def test_restarted_manager_warns_again_before_it_stops(simulation: IdleSim
     assert await simulation.status(session) is Status.RUNNING
     await simulation.use(45, lab=1)
     assert await simulation.status(session) is Status.TERMINATING
+
+
+async def test_rule_that_is_bound_to_an_idle_session_warns_first(
+    simulation: IdleSimulation,
+) -> None:
+    session = await simulation.add_session("lab")
+    await simulation.use(900, lab=1)
+    settings = CheckerSettings(300, thresholds={"cpu_util": 5}, warnings_seconds=(120, 60))
+    await simulation.add_checker(settings, effective_at=simulation.now)
+    bound_at = simulation.now
+    await simulation.use(15, lab=1)
+    (check,) = await simulation.checks(session)
+    assert check.ends_at is not None
+    assert check.ends_at - simulation.now >= timedelta(seconds=120)
+    while await simulation.status(session) is Status.RUNNING:
+        await simulation.use(15, lab=1)
+    assert simulation.now - bound_at >= timedelta(seconds=135)
 
 
 @pytest.mark.parametrize("jump", [timedelta(hours=3), timedelta(hours=-3)])
@@ -437,7 +481,7 @@ async def test_preempted_session_stays_excluded_and_its_keep_alives_stay_used(
     await simulation.judging.step()
     check = await simulation.stored(session)
     assert (check.status, check.ends_at, check.keep_alives) == ("not-checked", None, 1)
-    # What is already reset is not written again at each step.
+    # Results that are already reset are not written again at each step.
     assert await simulation.store.stored() == []
 
     await simulation.start(session)
@@ -539,7 +583,7 @@ async def test_window_shrinks_only_while_a_session_waits_for_the_same_resources(
     await simulation.world.write(
         sa.update(tables.sessions).where(tables.sessions.c.name == "waits").values(reasons=reasons)
     )
-    # One waiting session halves the window.
+    # If one session waits, the window has half its length.
     await simulation.use(600, lab=1)
     assert (await simulation.status(session) is Status.TERMINATING) == is_stopped
 

@@ -110,7 +110,7 @@ async def test_batch_session_of_a_lost_agent_starts_elsewhere(
         (session.id, "a1")
     ]
     assert (key_of(session) in cluster.hub.servers) is (not can_launch)
-    # The agent returns, and removes what is left of the old kernel.
+    # The agent returns, and removes the remains of the old kernel.
     await cluster.agent.beat([FakeAgent.running(item)])
     cluster.clock.advance(seconds=21)
     await cluster.agent.beat([FakeAgent.running(item, is_running=False, fenced_attempt=0)])
@@ -235,7 +235,7 @@ async def test_resource_group_sets_the_times_for_lost_agents(cluster: Cluster) -
     session, item = await batch_session(cluster, "train", AGENT_STARTS)
     assert item["fence_seconds"] == 30
     interactive, _ = await cluster.running("lab1")
-    # A later change applies to later sessions.
+    # A change of the setting applies only to sessions that are created later.
     await groups.update(
         admin,
         "default",

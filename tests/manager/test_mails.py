@@ -112,7 +112,8 @@ async def test_a_rejected_mail_is_given_up_and_an_undeliverable_one_expires(
 async def test_recipients_that_are_rejected_for_now_do_not_delay_other_mails(
     database_url: str, tmp_path: Path, clock: MovableClock, server: MailServerThread
 ) -> None:
-    # Any client can cause such mails: many mail servers respond 450 to a domain without a server.
+    # Any client can cause such mails, because many mail servers respond with 450 to unknown
+    # domains.
     names = [f"busy{number}@example.com" for number in range(3)]
     server.responses = dict.fromkeys(names, "450 domain not found")
     async with mailing(database_url, tmp_path, clock, settings_of(server.port)) as manager:
@@ -243,7 +244,7 @@ async def test_an_address_cannot_add_a_header(manager: Manager, address: str) ->
     with pytest.raises(InvalidRequest):
         await manager.mails.send_test(SUPERADMIN, address, "en")
     mail = manager.mails.new("test", address, "en")
-    # The message is also rejected if nothing has checked the address before.
+    # The message is also rejected if no earlier check has rejected the address.
     with pytest.raises(ValueError):
         message_of(mail, "test", {}, settings_of(25), "bai-hub")
 
@@ -300,7 +301,7 @@ async def test_last_error_is_that_of_the_latest_failure(
     server.responses = {"a@example.com": "450 first", "b@example.com": "450 second"}
     async with mailing(database_url, tmp_path, clock, settings_of(server.port)) as manager:
         await manager.mails.add(manager.mails.new("test", "a@example.com", "en"))
-        for _ in range(8):  # its next attempt is in an hour, that of the other mail in 30 s
+        for _ in range(8):  # the next attempt of this mail is in an hour, of the other mail in 30 s
             clock.advance(hours=1)
             await manager.mails.step()
         await manager.mails.add(manager.mails.new("test", "b@example.com", "en"))

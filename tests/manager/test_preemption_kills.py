@@ -1,4 +1,4 @@
-"""A manager that is killed at any statement of a preemption loses, repeats and leaks nothing."""
+"""If the manager is killed during a preemption, no step is lost or repeated."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tests.testbed.wait import wait_until_async
 
 pytestmark = pytest.mark.both_databases
 
-# So long that a manager on a busy machine still renews its lease in time.
+# The lease is long enough for a manager on a busy machine to renew it in time.
 LEASE_SECONDS = 6.0
 
 

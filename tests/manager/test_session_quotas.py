@@ -35,9 +35,10 @@ def test_forbidden_slot_of_a_closed_policy_is_displayed_as_limiting() -> None:
     shown = {slot.slot: (slot.limit, slot.is_limiting) for slot in keypair_quota.slots}
     assert shown == {
         "cpu": ("4", True),
-        # Listed because the project has a limit for it; 0 because the keypair's policy is closed.
+        # The slot is listed because the project limits it. It is 0 because the keypair's policy is
+        # closed.
         "cuda.shares": ("0", True),
-        "mem": ("0", True),  # listed because the agent has it
+        "mem": ("0", True),  # listed because the agent has this slot
         "sessions": (None, False),
     }
     assert not any(slot.is_limiting for slot in project_quota.slots)

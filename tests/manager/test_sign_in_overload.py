@@ -72,7 +72,7 @@ async def test_attempts_above_the_limit_are_rejected_and_do_not_count(world: Wor
     users = world.manager.accounts.users
     assert (await users.get(SUPERADMIN, "user")).is_locked
     assert not (await users.get(SUPERADMIN, "user2")).is_locked
-    # All slots of the queue are free again.
+    # The queue is empty again.
     assert await attempt(world, "user2", WRONG, "2001:db8::1") is SignInRefused
 
 

@@ -236,8 +236,8 @@ async def test_manager_suspended_during_a_start_does_not_resume_the_start(
                     lambda: "was lost" in log_of("a"), 60, "manager a to log the loss of the lease"
                 )
                 await beat(after_seconds=0)
-                # Manager b must retry 40 times: enough time for a start request of manager a, if it
-                # sent one.
+                # Wait for 40 retries of manager b. In this time, manager a would send a start
+                # request if it still could.
                 hub.start_statuses = [429] * 40
                 two = await create_prepared_at_once("lab2")
                 await wait_for_status(two, Status.RUNNING)

@@ -201,7 +201,7 @@ def test_request_again_rejects_a_session_with_secret_variables() -> None:
 
 
 class Offers:
-    """Offers of 25 projects: only the last one has two resource groups."""
+    """Offers of 25 projects. Only the last project has two resource groups."""
 
     def __init__(self) -> None:
         self.projects = [f"p{number:02}" for number in range(MAX_OFFERS + 1)]

@@ -327,7 +327,7 @@ async def test_marker_of_a_host_is_the_same_for_all_managers_and_on_each_file_sy
         skip_or_fail("mount", problem)
     try:
         await second.start()
-        assert second.marker == ""  # it cannot be written
+        assert second.marker == ""  # the file system is read-only
         assert run("mount", "-o", "remount,rw", str(tmp_path)) is None
         await second.probe()
         assert second.marker not in ("", first.marker)

@@ -314,7 +314,7 @@ async def test_special_files_are_listed_but_not_opened(
     with socket.socket(socket.AF_UNIX) as listener:
         with contextlib.chdir(
             here
-        ):  # an absolute path would be too long for the address of a socket
+        ):  # an absolute path would exceed the maximum length of a socket address
             listener.bind("socket")
         names = ["pipe", "socket"]
         if os.geteuid() == 0:

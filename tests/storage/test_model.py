@@ -27,7 +27,7 @@ Path_ = tuple[str, ...]
 
 
 class Model:
-    """A folder as a mapping from paths to contents; a directory has the content None."""
+    """A folder as a mapping from paths to contents. For a directory, the content is None."""
 
     def __init__(self) -> None:
         self.tree: dict[Path_, bytes | None] = {(): None}

@@ -23,9 +23,9 @@ BASIC = f"Basic {base64.b64encode(f'robot:{PASSWORD}'.encode()).decode()}"
 class FakeRegistry:
     """One repository ``team/py`` with ``tags``.
 
-    ``blob_redirect``: where the configurations are, instead of here. ``realm``: URL of the token
-    service, instead of here. ``failures``: statuses of the next responses. ``refused``: statuses of
-    the manifests of some tags. ``is_endless``: the list of tags has no last page. ``has_digests``:
+    ``blob_redirect``: URL of another server with the configurations. ``realm``: URL of another
+    token service. ``failures``: statuses of the next responses. ``refused``: statuses of the
+    manifests of some tags. ``is_endless``: the list of tags has no last page. ``has_digests``:
     responses with a manifest have its digest as a header. ``body``: content of every manifest.
     ``is_silent``: no response to requests of manifests until ``is_released`` is set.
     """

@@ -7,7 +7,7 @@ from benchmarks.noop_engine import NoopEngine
 
 
 class InstantExitEngine(NoopEngine):
-    """Runs batch sessions that end as soon as the Hub has registered their server."""
+    """Simulates batch sessions that end as soon as the Hub has registered their server."""
 
     async def poll(self, running: Running) -> Exit | None:
         return None if self.parent.pending == "spawn" else Exit(0)

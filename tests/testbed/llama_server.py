@@ -1,4 +1,4 @@
-"""The OpenAI-compatible server of llama.cpp with the model of a replica."""
+"""Start the OpenAI-compatible server of llama.cpp with the model of a replica."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Node:
         self._set_link("up")
 
     def kill(self) -> None:
-        """Kill all processes of this machine at once, as a loss of power does."""
+        """Kill all processes of this machine at once, like a power failure."""
         containers = self.engine.run("ps", "--quiet").split()
         inspect = ["inspect", "--format", "{{.State.Pid}}", *containers]
         pids = self.engine.run(*inspect).split() if containers else []
@@ -100,7 +100,7 @@ class Node:
                 os.kill(int(pid), signal.SIGKILL)
 
     def _set_link(self, state: str) -> None:
-        # The end of the machine's only link that is in this network namespace (``swarm.py``).
+        # The machine has one link. Its other end is in this network namespace (see ``swarm.py``).
         port = f"v{self.agent_id.removeprefix('bai')}"
         subprocess.run(["ip", "link", "set", port, state], check=True)
 
@@ -122,8 +122,8 @@ def joined(
 ) -> Iterator[list[Node]]:
     """Yield a node for each engine, whose agent has joined the hub at ``url``.
 
-    ``tokens`` are those of invitations, one for each engine. ``agent_id``: default: the name of
-    the node. ``settings``: further lines of ``agent.env``.
+    ``tokens`` are the tokens of invitations, one for each engine. ``agent_id``: default: the name
+    of the node. ``settings``: further lines of ``agent.env``.
     """
     with ExitStack() as stack:
         yield [

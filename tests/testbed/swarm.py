@@ -73,8 +73,8 @@ def running(size: int) -> Iterator[list[DockerEngine]]:
 def copy_image(name: str, source: DockerEngine, *targets: DockerEngine) -> None:
     """Copy an image from one engine to others.
 
-    Each export of an engine first writes the whole image to its disk, so there is only one, which
-    all targets load at the same time.
+    An engine writes the whole image to its disk before each export. Therefore, the image is
+    exported only once, and all targets load this export at the same time.
     """
     save = subprocess.Popen(["docker", "-H", source.host, "save", name], stdout=subprocess.PIPE)
     loads = [

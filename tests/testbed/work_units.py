@@ -21,6 +21,7 @@ DOCKER_DEMO_FILES = frozenset(
         "labext",
         "mlflow",
         "models",
+        "open_batch",
         "pipeline_faults",
         "resize",
         "second_address",

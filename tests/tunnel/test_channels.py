@@ -1,4 +1,4 @@
-"""Chunks of a command's output are parsed, wherever the received data is split."""
+"""The chunks of a command's output are parsed correctly, however the received data is split."""
 
 from __future__ import annotations
 

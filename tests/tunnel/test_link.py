@@ -46,14 +46,14 @@ class Endpoint:
         return self.link.streams
 
     def send_frame(self) -> bool:
-        """Send one frame; return False without a frame to send."""
+        """Send one frame; return False if there is none."""
         message, _ = self.link.next_frame()
         if message is not None:
             self.wire.append(message)
         return message is not None
 
     def receive_frame(self, other: Endpoint, *, consumes: bool = True) -> bool:
-        """Receive one frame of the peer; return False without a frame to receive."""
+        """Receive one frame of the peer; return False if there is none."""
         if not other.wire:
             return False
         frame = self.link.receive(decode(other.wire.popleft()))

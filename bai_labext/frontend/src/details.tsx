@@ -1,7 +1,7 @@
 import * as React from 'react';
 
 import { idleSecondsLeft, otherNotices, secondsLeft } from './stopTimes';
-import { amount, bytes, duration, inLocalTime } from './format';
+import { amount, bytes, duration, idleRuleState, inLocalTime, reasonText } from './format';
 import type { Device, Session } from './types';
 import type { Translate } from './i18n';
 
@@ -35,6 +35,7 @@ export function Details(props: {
           ))}
       </dl>
       {session.devices.length > 0 && <Devices session={session} t={t} />}
+      {!hasEnded && <IdleRules session={session} t={t} />}
       {session.mounts.length > 0 && <Mounts session={session} t={t} />}
       {otherNotices(session).map(notice => (
         <p key={notice} className="bai-Notice">
@@ -91,6 +92,26 @@ function Devices({ session, t }: { session: Session; t: Translate }): React.Reac
               <span className="bai-Hint">
                 {t(`enforcement-${enforcementLevel(device, session)}`)}
               </span>
+            </div>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+/** The idle checkers that may stop the session, also before it is idle. */
+function IdleRules({ session, t }: { session: Session; t: Translate }): React.ReactElement | null {
+  const checks = (session.idle_checks ?? []).filter(check => !check.is_dry_run);
+  return checks.length === 0 ? null : (
+    <>
+      <h3>{t('idle-rules')}</h3>
+      <ul className="bai-List">
+        {checks.map(check => (
+          <li key={check.checker}>
+            <div className="bai-List-main">
+              <span>{reasonText(t, check.reason, check.coded)}</span>
+              <span className="bai-Hint">{idleRuleState(t, check)}</span>
             </div>
           </li>
         ))}

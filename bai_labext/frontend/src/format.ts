@@ -116,16 +116,47 @@ function valueText(t: Translate, name: string, value: string | number): string {
   return name === 'status' ? t(String(value)) : String(value);
 }
 
+/** The text `key` with the time until a stop; when the stop is due, that it happens now. */
+export const countdownText = (
+  t: Translate,
+  key: string,
+  left: number,
+  values: Record<string, string> = {}
+): string => (left < 1 ? t('stopping-now') : t(key, { time: duration(left), ...values }));
+
+/** How close an idle checker is to the stop of the session, and when it warns first. */
+export function idleRuleState(t: Translate, check: IdleCheck, now = Date.now()): string {
+  const seconds = (time: string): number => (Date.parse(time) - now) / 1000;
+  const { earliest_end_at: end, earliest_warning_at: warning, status } = check;
+  if (end && status !== 'excluded') {
+    const isLifetime = check.type === 'session-lifetime';
+    const key = isLifetime ? 'idle-rule-lifetime' : 'idle-rule-expected';
+    const left = countdownText(t, key, seconds(end));
+    return warning && seconds(warning) > 0
+      ? `${left} ${t('idle-rule-warning', { time: duration(seconds(warning)) })}`
+      : left;
+  }
+  return t(RULE_STATES[status] ?? 'idle-rule-unjudged');
+}
+
+const RULE_STATES: Readonly<Record<string, string>> = {
+  active: 'idle-rule-in-use',
+  excluded: 'idle-rule-excluded',
+  idle: 'idle-rule-pressure'
+};
+
 /**
  * Two texts: the time at which an idle checker stops the session, in `left` seconds, and the
  * checker's rule with its window and values.
  */
 export function idleCheckTexts(t: Translate, check: IdleCheck, left: number): [string, string] {
   const isLifetime = check.type === 'session-lifetime';
-  const end = t(isLifetime ? 'lifetime-check-stops-in' : 'idle-check-stops-in', {
-    time: duration(left),
-    at: inLocalTime(check.ends_at ?? '')
-  });
+  const end = countdownText(
+    t,
+    isLifetime ? 'lifetime-check-stops-in' : 'idle-check-stops-in',
+    left,
+    { at: inLocalTime(check.ends_at ?? '') }
+  );
   return [end, reasonText(t, check.reason, check.coded)];
 }
 
@@ -141,7 +172,7 @@ export const idleCheckNotification = (t: Translate, check: IdleCheck): string =>
 
 /** Two texts: the time at which a rule stops the session, in `left` seconds, and the rule. */
 export const endRuleTexts = (t: Translate, rule: EndRule, left: number): [string, string] => [
-  t('lifetime-check-stops-in', { time: duration(left), at: inLocalTime(rule.ends_at) }),
+  countdownText(t, 'lifetime-check-stops-in', left, { at: inLocalTime(rule.ends_at) }),
   reasonText(t, rule.reason, rule.coded)
 ];
 

@@ -27,6 +27,7 @@ import {
 import { Preparation } from './preparation';
 import { reportPresence } from './presence';
 import { StatusItem } from './status';
+import { closeExpectedErrors } from './stockDialogs';
 import { StopNotifications } from './stopNotifications';
 import { isStopDue } from './stopTimes';
 import { Translate, loadTexts } from './i18n';
@@ -84,7 +85,10 @@ const sessionPlugin: JupyterFrontEndPlugin<void> = {
     new Preparation(app, api, model, t, stateDb, planned, () => actions.signInAgain());
     new StopNotifications(model, t, actions, planned);
     planned.setDue(() => isStopDue(model.session));
+    closeExpectedErrors(() => planned.isExpected || planned.hasReturned, translator);
     reportPresence(api);
+    // Polls become rare while the session does not respond.
+    window.addEventListener('online', () => model.refresh());
     const composite = settings?.composite ?? {};
     if (statusBar && composite.statusBar !== false) {
       const item = new StatusItem(model, t, show);

@@ -75,6 +75,11 @@ export class Model {
     this.poll.frequency = { ...this.poll.frequency, interval: seconds * 1000 };
   }
 
+  /** Poll at the usual interval although the server does not respond: it is known to return. */
+  pollSteadily(): void {
+    this.poll.frequency = { ...this.poll.frequency, backoff: false };
+  }
+
   /** Set whether the panel is visible. If it is hidden, most polls query only the usage. */
   setPanelShown(isShown: boolean): void {
     this.isPanelShown = isShown;

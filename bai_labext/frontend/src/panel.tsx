@@ -20,7 +20,7 @@ import {
 } from './stopTimes';
 import { Details } from './details';
 import { Folders } from './folders';
-import { duration, endedTexts, endRuleTexts, idleCheckTexts } from './format';
+import { countdownText, endedTexts, endRuleTexts, idleCheckTexts } from './format';
 import type { Model } from './model';
 import type { PlannedStop } from './plannedStop';
 import { deviceNotices } from './samples';
@@ -159,6 +159,8 @@ const awayStatus = (props: Props): string =>
 function PlannedStopNotice(props: Props): React.ReactElement {
   const { model, actions, planned, t } = props;
   const after = afterPlannedStop(props);
+  // What follows a preemption is known when the session has been read again.
+  const isKnown = after !== 'end' || Boolean(model.session?.preemption);
   return (
     <div className="bai-Notice bai-mod-alarm" role="status">
       {planned.isAway ? (
@@ -168,7 +170,7 @@ function PlannedStopNotice(props: Props): React.ReactElement {
           <p>
             {t('planned-stop', { time: new Date(planned.stop?.endsAt ?? 0).toLocaleTimeString() })}
           </p>
-          <p>{t(`planned-${after}`)}</p>
+          {isKnown && <p>{t(`planned-${after}`)}</p>}
         </>
       )}
       <div className="bai-Buttons">
@@ -241,7 +243,7 @@ function StopNotice({ model, actions, t }: Props): React.ReactElement {
     <>
       {left !== null && left < STOP_NOTICE_SECONDS && (
         <div className="bai-Notice bai-mod-alarm">
-          <p>{t('stops-in', { time: duration(left) })}</p>
+          <p>{countdownText(t, 'stops-in', left)}</p>
           {addable > 0 && (
             <div className="bai-Buttons">
               <Button label={t('keep-alive')} onClick={() => actions.extendSession()} />
@@ -251,7 +253,7 @@ function StopNotice({ model, actions, t }: Props): React.ReactElement {
       )}
       {session && idleStepReached(session) !== null && (
         <div className="bai-Notice bai-mod-alarm">
-          <p>{t('idle-stops-in', { time: duration(idleSecondsLeft(session) ?? 0) })}</p>
+          <p>{countdownText(t, 'idle-stops-in', idleSecondsLeft(session) ?? 0)}</p>
           <div className="bai-Buttons">
             <Button label={t('still-here')} onClick={() => actions.resetIdleTime()} />
           </div>

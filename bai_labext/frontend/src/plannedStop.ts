@@ -43,7 +43,7 @@ export class PlannedStop {
     return this.returned;
   }
 
-  /** Set how to find out whether a stop is due that a time limit or an idle checker announced. */
+  /** Set the function that returns whether a stop by a time limit or an idle checker is due. */
   setDue(isDue: () => boolean): void {
     this.isDue = isDue;
   }
@@ -65,6 +65,14 @@ export class PlannedStop {
       this.away = true;
       this._changed.emit();
     }
+  }
+
+  /** The session runs again, also if its stop was not announced to this page. */
+  return(): void {
+    this.announced = null;
+    this.away = false;
+    this.returned = true;
+    this._changed.emit();
   }
 
   /** The session runs again, or its stop was cancelled. */

@@ -7,13 +7,14 @@ import * as React from 'react';
 
 import type { Api } from './api';
 import { hasChanges, saveDocuments } from './documents';
-import { duration } from './format';
+import { countdownText } from './format';
 import type { Model } from './model';
 import type { Translate } from './i18n';
 import type { PlannedStop } from './plannedStop';
 import { restoreActions, returnActions, type ReturnAction } from './returnNotice';
 import { restoreVariables, type SavedKernel } from './savedVariables';
 import { afterStop, countdownKey, isDropped } from './stopTimes';
+import type { Session } from './types';
 
 /** JupyterLab truncates longer notifications. */
 const MAX_NOTIFICATION_CHARACTERS = 140;
@@ -56,6 +57,9 @@ export class Preparation {
     null;
   private statusInfo = '';
   private wasUnreachable = false;
+  private wasAway = false;
+  /** When the server of the session started that has delivered this page. */
+  private startedAt: string | null = null;
   private isSaving = false;
   private hasShownReturn = false;
   private hasSeenPreemption = false;
@@ -83,12 +87,20 @@ export class Preparation {
     const { session, trouble } = this.model;
     if (trouble) {
       this.wasUnreachable = true;
-      if (trouble.kind === 'signed-out' && this.planned.isAway) {
-        // The sign-in of the page ended with the server. The session has a new one.
+      const isSignedOut = trouble.kind === 'signed-out';
+      // The announcement was missed if the browser was offline.
+      if (isSignedOut && (this.planned.isAway || this.wasAway)) {
+        // The sign-in of the page has ended with the old server. The session has a new server.
         this.offerReload();
       } else if (trouble.kind === 'ended' && this.planned.stop && !this.planned.isAway) {
         this.showAway(this.planned.stop.purpose);
       }
+      this.wasAway ||= trouble.kind === 'ended' || trouble.kind === 'unreachable';
+      return;
+    }
+    this.wasAway = false;
+    if (this.isOtherServer(session)) {
+      this.offerReload();
       return;
     }
     this.followPreemption();
@@ -100,7 +112,17 @@ export class Preparation {
     }
   }
 
-  /** The session's server learns late that a preemption was dropped. */
+  /** Whether the session was restarted, so that the kernels of this page no longer exist. */
+  private isOtherServer(session: Session | null): boolean {
+    if (!session?.started_at) {
+      return false;
+    }
+    const known = this.startedAt;
+    this.startedAt = session.started_at;
+    return known !== null && known !== session.started_at;
+  }
+
+  /** Detect a cancelled preemption, because the session's server is notified of it late. */
   private followPreemption(): void {
     const { session } = this.model;
     const { stop, isAway } = this.planned;
@@ -121,6 +143,7 @@ export class Preparation {
       return;
     }
     this.planned.leave();
+    this.model.pollSteadily();
     this.countdown = { notification: this.info(`${after}-now`), timer: 0 };
   }
 
@@ -149,7 +172,7 @@ export class Preparation {
     this.deadline = ahead.deadline;
     this.hasSeenPreemption = false;
     this.startCountdown(ahead);
-    // Read the session again: it says what happens after a preemption.
+    // Read the session again, because it contains what happens after a preemption.
     this.model.refresh();
     await this.api.answerPreparation({ page: this.page, state: 'saving' }).catch(() => undefined);
     await this.save();
@@ -183,10 +206,12 @@ export class Preparation {
     const endsAt = Date.now() + ahead.seconds_left * 1000;
     const text = (): string =>
       // Whether a preempted session restarts is known as soon as the session has been read.
-      this.t(countdownKey(ahead.purpose, this.model.session), {
-        name: ahead.requested_by,
-        time: duration(Math.max(0, (endsAt - Date.now()) / 1000))
-      });
+      countdownText(
+        this.t,
+        countdownKey(ahead.purpose, this.model.session),
+        (endsAt - Date.now()) / 1000,
+        { name: ahead.requested_by }
+      );
     const notification = Notification.warning(text(), { autoClose: false });
     const silencer = new MutationObserver(() => silence(notification));
     const timer = window.setInterval(() => {
@@ -230,19 +255,23 @@ export class Preparation {
   }
 
   /**
-   * Offer to reload the page, because the returned session has new kernels. Changes made in the
-   * meantime must first be saved, which requires a new sign-in.
+   * Reload the page, because the returned session has new kernels. Changes made in the meantime
+   * must first be saved, which requires a new sign-in; then the user reloads the page.
    */
   private offerReload(): void {
     this.endCountdown();
     this.deadline = null;
-    this.planned.clear();
+    this.wasAway = false;
+    this.planned.return();
+    if (!hasChanges(this.app)) {
+      window.location.reload();
+      return;
+    }
     const reload = { label: this.t('reload'), callback: () => window.location.reload() };
     const signIn = { label: this.t('sign-in-again'), callback: this.signInAgain };
-    const hasUnsaved = hasChanges(this.app);
-    Notification.success(this.t(hasUnsaved ? 'is-back-unsaved' : 'is-back'), {
+    Notification.success(this.t('is-back-unsaved'), {
       autoClose: false,
-      actions: hasUnsaved ? [signIn, reload] : [reload]
+      actions: [signIn, reload]
     });
   }
 

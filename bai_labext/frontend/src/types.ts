@@ -79,8 +79,15 @@ export interface IdleCheck {
   checker: string;
   type: 'network' | 'session-lifetime' | 'utilization';
   is_dry_run: boolean;
-  /** When the checker stops the session if it stays idle; null: unknown. */
+  status: string;
+  /** When the checker stops the session if it stays idle; null: the countdown has not begun. */
   ends_at: string | null;
+  /**
+   * The end and the first warning if the session is not used from now on; null: unknown. A manager
+   * of an earlier version omits them.
+   */
+  earliest_end_at?: string | null;
+  earliest_warning_at?: string | null;
   /** The most recent due warning, in seconds before the end; null: no warning is due. */
   warning_seconds: number | null;
   /** The rule with its window and values, in English. */

@@ -8,6 +8,7 @@ import {
   endRuleTexts,
   idleCheckNotification,
   idleCheckTexts,
+  idleRuleState,
   inLocalTime,
   reasonText
 } from '../src/format.ts';
@@ -51,6 +52,7 @@ test('the texts of an idle check have its rule, values, window, end and the rema
   const check = {
     checker: 'gpu',
     type: 'utilization' as const,
+    status: 'idle',
     is_dry_run: false,
     ends_at: '2030-01-01T00:10:00Z',
     warning_seconds: 600,
@@ -82,6 +84,44 @@ test('the texts of an idle check have its rule, values, window, end and the rema
     idleCheckNotification(stated, { ...check, coded: null }),
     `idle-check-stops-at | ${when} | idle-utilization`
   );
+});
+
+test('a countdown that has ended says that the session is being stopped', () => {
+  const key = (name: string) => name;
+  const rule = { ends_at: '2030-01-01T00:10:00Z', reason: 'spent', coded: null };
+  assert.equal(endRuleTexts(key, rule, 1)[0], 'lifetime-check-stops-in');
+  assert.equal(endRuleTexts(key, rule, 0.9)[0], 'stopping-now');
+});
+
+test('an idle rule says how close it is, and when it warns first', () => {
+  const now = Date.parse('2030-01-01T00:00:00Z');
+  const stated = (key: string, values: Record<string, string | number> = {}) =>
+    [key, ...Object.values(values)].join(' ');
+  const check = {
+    checker: 'gpu',
+    type: 'network' as const,
+    status: 'active',
+    is_dry_run: false,
+    ends_at: null,
+    earliest_end_at: '2030-01-01T00:10:00Z',
+    earliest_warning_at: '2030-01-01T00:08:00Z',
+    warning_seconds: null,
+    reason: '',
+    coded: null,
+    keep_alives_left: 0,
+    allows_exclusion: false
+  };
+  const state = (changes: object) => idleRuleState(stated, { ...check, ...changes }, now);
+  assert.equal(state({}), 'idle-rule-expected 0:10:00 idle-rule-warning 0:08:00');
+  assert.equal(state({ earliest_warning_at: null }), 'idle-rule-expected 0:10:00');
+  assert.equal(
+    state({ type: 'session-lifetime', earliest_warning_at: '2029-12-31T23:59:00Z' }),
+    'idle-rule-lifetime 0:10:00'
+  );
+  assert.equal(state({ status: 'excluded' }), 'idle-rule-excluded');
+  assert.equal(state({ earliest_end_at: null }), 'idle-rule-in-use');
+  assert.equal(state({ earliest_end_at: null, status: 'idle' }), 'idle-rule-pressure');
+  assert.equal(state({ earliest_end_at: undefined, status: 'not-checked' }), 'idle-rule-unjudged');
 });
 
 test('the texts of the stop by a rule have its time and the rule', () => {

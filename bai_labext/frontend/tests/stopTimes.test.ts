@@ -24,6 +24,7 @@ const NOW = Date.parse('2030-01-01T00:00:00Z');
 const CHECK = {
   checker: 'net',
   type: 'network' as const,
+  status: 'idle',
   is_dry_run: false,
   ends_at: null,
   warning_seconds: 60,

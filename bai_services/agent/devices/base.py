@@ -67,7 +67,9 @@ class GrantedDevice:
 
 @dataclass(frozen=True, slots=True)
 class DeviceGrant:
-    """Record of the amount of a device, in thousandths, granted to a kernel until its removal."""
+    """The amount of a device, in thousandths, that is granted to a kernel until the removal of the
+    kernel.
+    """
 
     kernel_id: str
     device_id: str
@@ -115,7 +117,7 @@ class Finding:
 
     family: str
     title: str
-    # The device used to test the code: a real ``device``, a ``stand-in`` (a fake), or ``no``
+    # How the code was tested: with a real ``device``, with a ``stand-in`` (a fake), or with ``no``
     # device.
     tried: str
     found: int
@@ -165,7 +167,7 @@ class DeviceKind(ABC):
         return None
 
     def maintain(self) -> None:
-        """Maintain helper processes of the devices; called every few seconds, each time after the
+        """Maintain helper processes of the devices; called every few seconds, but never before the
         previous call has returned.
         """
         return None

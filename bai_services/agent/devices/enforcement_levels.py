@@ -18,7 +18,7 @@ LIMIT_HOOK = "apply-cuda-memory-limits"
 
 
 class ComputeMode(IntEnum):
-    """NVIDIA compute mode of a GPU: the processes that may create a CUDA context on it."""
+    """NVIDIA compute mode of a GPU: which processes may create a CUDA context on the GPU."""
 
     DEFAULT = 0
     EXCLUSIVE_THREAD = 1

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 ENTRY_POINT_GROUP = "bai.accelerators"
 # Number of simulated GPUs on a machine without accelerators.
 DEFAULT_SIMULATED_GPUS = 2
-# Classes of the families that need code in addition to their row in the table.
+# Classes of those families that need code in addition to their row in the table.
 VENDOR_CLASSES: Mapping[str, type[TableDevices]] = {
     "rocm": AmdGpus,
     "atom": Atoms,
@@ -57,7 +57,7 @@ class InvalidRow(DeviceKind):
     """
 
     def __init__(self, name: str, problem: str) -> None:
-        # The prefix lets the built-in row of the same family remain in use.
+        # With this prefix, the built-in row of the same family remains in use.
         self.family = f"table:{name}"
         self._finding = Finding(
             name or "table", "invalid row of the table", tried="no", found=0, reason=problem

@@ -129,7 +129,7 @@ class MachineDevices:
             if device.id in devices_by_id:
                 log.error("duplicate device id %s; only the first device is offered", device.id)
             elif device.id in self._masked:
-                # Running sessions may use a masked device, so it is reported. It is reported as
+                # A masked device is reported, because running sessions may use it; but as
                 # unhealthy, so that no new session is placed on it.
                 facts = {**device.facts, "masked": True}
                 devices_by_id[device.id] = replace(device, is_healthy=False, facts=facts)
@@ -155,7 +155,7 @@ class MachineDevices:
 
     async def _read_processes(self, kind: DeviceKind) -> list[DeviceProcess] | None:
         """Return the processes that use devices of one kind; None if they cannot be read."""
-        # A hung read occupies a thread, so at most one read per family is in progress.
+        # At most one read per family may be in progress, because a hung read occupies a thread.
         task = self._process_reads.get(kind.family)
         if task is None:
             task = asyncio.create_task(asyncio.to_thread(kind.processes))

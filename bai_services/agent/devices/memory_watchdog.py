@@ -1,7 +1,7 @@
 """Watchdog for device memory: acts on sessions that use more than their share.
 
-Between two checks a session can exceed its share. The watchdog works at every enforcement level,
-provided that the driver reports used memory.
+A session can exceed its share between two checks. The watchdog works at every enforcement level if
+the driver reports the used memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ CHECK_INTERVAL_SECONDS = 1.0
 TOLERANCE_PERCENT = 102
 # Some devices, such as Gaudi, report up to this amount of used memory while no process uses them.
 IDLE_BYTES = 2**30
-# A session over its limit in a single check is ignored, because it may free the memory at once.
+# Number of consecutive checks over the limit before an action, because a session may free the
+# memory at once.
 CHECKS_BEFORE_ACTING = 2
 
 # Bytes that a session may use, by device id.
@@ -84,7 +85,7 @@ class WatchedSession:
 
 
 class Watchdog:
-    """Checks the device memory of sessions once a second."""
+    """Checks the device memory of sessions once per second."""
 
     def __init__(
         self, devices: MachineDevices, engine: Engine, grants: DeviceGrants, action: Action
@@ -175,7 +176,7 @@ class Watchdog:
             watts = sample.get("power_watts")
             usage = replace(usage, utilization_percent=utilization, power_watts=watts)
         own = utilization if usage.utilization_percent is None else usage.utilization_percent
-        # If the utilization is unknown, each use of the device counts as activity.
+        # If the utilization is unknown, any use of the device counts as activity.
         is_active = (own is None or own > 0) and _is_using(usage)
         return replace(
             usage,

@@ -50,5 +50,5 @@ class SimulatedGpus(DeviceKind):
         return HIDDEN
 
     def inject(self, granted: Sequence[GrantedDevice], engine: str) -> DeviceInjection:
-        # Also hide real devices: the machine may get one while the agent runs.
+        # Also hide real devices, because the machine may get one while the agent runs.
         return DeviceInjection(environ=HIDDEN, notices=[NOTICE])

@@ -47,7 +47,7 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Sources of facts about a device, as keys (see ``TableDevices.value``); empty: no source."""
+    """Sources of facts about a device, as keys (see ``TableDevices.value``); "" means no source."""
 
     id: str = ""
     index: str = ""

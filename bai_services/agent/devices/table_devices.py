@@ -14,7 +14,7 @@ from .base import Device, DeviceInjection, DeviceKind, Finding, GrantedDevice
 from .host_access import HostAccess, ToolFailed, json_pointer
 from .table import PCI, Row
 
-# Nothing enforces shares of the devices in the table, so no shares are allocated.
+# Shares of the devices in the table cannot be enforced, so no shares are allocated.
 WHOLE = Sharing(most=0)
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 

@@ -29,10 +29,10 @@ _MAX_ERROR = 300
 # The builder removes the container of a step that has ended. A younger container may belong to a
 # step that has not started yet.
 _MIN_STEP_AGE_SECONDS = 60
-# Beginnings of lines that Docker prints, not the step.
+# Beginnings of lines that are printed by Docker, not by the step.
 _OF_DOCKER = ("Step ", " --->", "Removing intermediate container")
 _STEP = re.compile(r"Step (\d+)/(\d+) :")
-# Docker shows the standard error of a step in red.
+# Docker prints the standard error of a step in red.
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _RUNNING = re.compile(r" ---> Running in ([0-9a-f]{12,64})\s*")
 
@@ -91,7 +91,7 @@ def build_recipe(
         If the build was cancelled.
     """
     text = dockerfile_of(recipe, str(container["Image"]), sorted(variables))
-    # The Python client of Docker has no limit of CPU time for builds.
+    # Send the request directly, because Docker's Python client cannot limit the CPU time of builds.
     response = client.post(
         f"{client.base_url}/v{client.api_version}/build",
         params=_options(container["HostConfig"], variables),
@@ -159,8 +159,9 @@ def _failure(line: Mapping[str, Any], step: int, last: str) -> Conflict:
 def remove_old_cache(client: docker.APIClient, agent_label: str) -> None:
     """Remove old images of build steps, and containers of interrupted builds.
 
-    An engine that crashed during a build leaves the container of the step. Sessions of built images
-    also have the label of the cache, but they have ``agent_label`` too, so they are kept.
+    An engine that crashed during a build leaves the container of the step. Containers of sessions
+    with built images also have the label of the cache; they are kept, because they also have
+    ``agent_label``.
     """
     client.prune_images({"dangling": True, "label": [CACHE_LABEL], "until": CACHE_LIFETIME})
     filters = {"label": [CACHE_LABEL], "status": ["created", "exited", "dead"]}
@@ -171,7 +172,7 @@ def remove_old_cache(client: docker.APIClient, agent_label: str) -> None:
 
 
 def _context(files: Mapping[str, str]) -> io.BytesIO:
-    """Return the build context; the same files give the same context, so the cache is used."""
+    """Return the build context. It is the same for the same files, so that the cache is used."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, text in sorted(files.items()):

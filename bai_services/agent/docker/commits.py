@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import logging
+import re
 import tarfile
 import threading
 import time
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 
 COMMIT, BUILD, PUSH = "commit", "build", "push"
 OUTPUT = "output"
+# Docker's message if a registry responds with an error of the server.
+SERVER_ERROR = re.compile(r"HTTP status: (5\d\d[ A-Za-z]*)")
 # Fields of an image's configuration that a commit takes from the image of the session.
 KEPT_FIELDS = (
     "Cmd", "Entrypoint", "Env", "ExposedPorts", "Labels", "Shell", "StopSignal", "User",
@@ -97,7 +100,7 @@ async def commit(
     finally:
         cancelled.set()
         if request.recipe:
-            # The thread of a cancelled build waits for output.
+            # Cancel explicitly, because the thread of a cancelled build waits for output.
             with suppress(Unavailable):
                 await calls.run("change", building.kill)
 
@@ -131,7 +134,7 @@ def _build(
         settings = {**(base.get("Config") or {}), "Env": (made.get("Config") or {}).get("Env")}
         client.load_image(_archive(made, {"Config": settings}, request))
     finally:
-        # The images of the steps remain: they are the cache of the next build.
+        # The images of the steps remain, because they are the cache of the next build.
         client.remove_image(unnamed, noprune=True)
     return {"size_bytes": int(made.get("Size") or 0)}
 
@@ -151,8 +154,8 @@ def _commit(
     base = client.inspect_image(container["Image"])
     _check_size(_layer_bytes(client, str(container["Id"])), request.max_bytes)
     names = (entry.partition("=")[0] for entry in container["Config"].get("Env") or ())
-    # Docker copies the variables of the container that are not listed here, so list each one with
-    # an empty value. Only the temporary image has these variables.
+    # Docker copies those variables of the container that are not listed here, so list each variable
+    # with an empty value. Only the temporary image has these variables.
     conf = {"Env": [f"{name}=" for name in names], "Labels": {}}
     unnamed = client.commit(container["Id"], conf=conf)["Id"]
     try:
@@ -242,6 +245,13 @@ def push_error(image: str, text: str) -> BaiError:
     low = text.lower()
     if "no space left" in low:
         return StorageFull("the image does not fit on the disk of the registry", image=image)
+    if found := SERVER_ERROR.search(text):
+        # Registries report a full disk in the response, but Docker does not pass the response on.
+        return Unavailable(
+            f"the registry failed to store the image ({found[1]}); its disk may be full: ask its "
+            "administrator, and commit again",
+            image=image,
+        )
     if any(word in low for word in ("denied", "unauthorized", "no basic auth")):
         return Conflict(f"the registry does not accept the image: {text[:300]}", image=image)
     return Unavailable(f"the image cannot be pushed: {text[:300]}", image=image)

@@ -12,7 +12,7 @@ NANOSECONDS = 1_000_000_000
 class Meter:
     """Computes usage from samples of Docker's statistics.
 
-    Unknown values are left out: 0 would count as idle. ``cpu_cores`` needs two samples.
+    Unknown values are left out, because 0 would count as idle. ``cpu_cores`` needs two samples.
     """
 
     def __init__(self) -> None:

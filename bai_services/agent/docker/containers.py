@@ -102,7 +102,7 @@ class DockerEngine(Engine):
         isolation = detect_isolation(self.name).isolation
         try:
             version = await self._calls.run("query", lambda client: client.version())
-            # Set the rules again each time: a firewall reload may have flushed them.
+            # Set the rules again each time, because a reload of the firewall may have removed them.
             await self._apply_rules()
         except (Unavailable, docker.errors.APIError) as error:
             return {"isolation": isolation, "notices": [str(error)]}
@@ -150,7 +150,7 @@ class DockerEngine(Engine):
                 f"the Docker engine rejected the request: {error.explanation}"
             ) from error
         finally:
-            # The network is created while the image is pulled. If the pull failed, cancel the
+            # The network is created while the image is pulled. If the pull has failed, cancel the
             # creation.
             network.cancel()
             await asyncio.gather(network, return_exceptions=True)
@@ -291,8 +291,8 @@ class DockerEngine(Engine):
     async def commit(
         self, request: CommitRequest, report_progress: ReportProgress
     ) -> Mapping[str, Any]:
-        # Record the use first: only images with a recorded use can be discarded, and a commit can
-        # be cancelled when its image is already complete.
+        # Record the use first: a commit can be cancelled when its image is already complete, and
+        # only images with a recorded use can be discarded.
         await self._images.record_use(request.image)
         try:
             return await commit(
@@ -314,7 +314,8 @@ class DockerEngine(Engine):
             is_full = await self._networks.is_full()
             if is_full and time.monotonic() >= self._next_network_cleanup:
                 self._next_network_cleanup = time.monotonic() + NETWORK_CLEANUP_SECONDS
-                # A session that is being prepared has used its network in this time.
+                # The networks of sessions in preparation remain, because they were used within this
+                # time.
                 await self._remove_networks(CLUSTER_UNUSED_SECONDS)
         except (Unavailable, docker.errors.APIError) as error:
             log.warning("networks cannot be listed: %s", error)
@@ -374,7 +375,7 @@ class DockerEngine(Engine):
 
     async def _usage(self, container_id: str) -> Mapping[str, Any] | None:
         def sample(client: docker.APIClient) -> Mapping[str, Any]:
-            # one_shot: otherwise Docker waits one second for a second sample.
+            # Without one_shot, Docker would wait one second for a second sample.
             stats: Mapping[str, Any] = client.stats(container_id, stream=False, one_shot=True)
             return stats
 

@@ -102,7 +102,7 @@ class Firewall:
 class Egress:
     """Applies the network policy to one agent's networks.
 
-    If the rules cannot be set, sessions start nevertheless, and ``facts`` reports the problem.
+    If the rules cannot be set, sessions can still start, and ``facts`` reports the problem.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class Egress:
         """Return the addresses of the URLs that sessions must reach."""
         services: list[Target] = []
         for url in sorted(self._urls):
-            # Use the last known addresses while the name cannot be resolved.
+            # Use the last known addresses if the name cannot be resolved now.
             if addresses := targets_of(url):
                 self._resolved[url] = addresses
             services += self._resolved.get(url, ())

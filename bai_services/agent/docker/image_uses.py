@@ -48,7 +48,7 @@ class ImageUses:
             temporary.write_text(json.dumps(self._times))
             temporary.replace(self._path)
         except OSError as error:
-            # Continue: the times are still in memory and are lost only at a restart.
+            # Continue, because the times are still in memory; they are lost only at a restart.
             log.warning("the times of the last use of images cannot be stored: %s", error.strerror)
 
 

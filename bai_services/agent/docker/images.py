@@ -89,7 +89,7 @@ class Images:
         StorageFull
             If the image does not fit on the disk.
         """
-        # First record the use, so that the image is not evicted before its container is created.
+        # Record the use first, so that the image is not evicted before its container is created.
         await asyncio.to_thread(self._uses.record, name)
         if await self._calls.run("query", lambda client: _is_present(client, name)):
             return
@@ -255,7 +255,7 @@ class Images:
             if any(times.get(name, 0.0) >= chosen_at for name in names):
                 return []
             try:
-                # Without force: Docker refuses to remove an image that a container uses.
+                # Do not use force: Docker then refuses to remove an image that a container uses.
                 for name in names or [image_id]:
                     client.remove_image(name, noprune=False)
             except docker.errors.APIError as error:

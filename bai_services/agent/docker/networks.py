@@ -134,8 +134,8 @@ class Networks:
         Raises
         ------
         Unavailable
-            If the session spans several machines and this one is not in a Docker Swarm, or for the
-            reasons of ``ensure``.
+            If the session spans several machines and this machine is not in a Docker Swarm, or for
+            the reasons of ``ensure``.
         InvalidRequest
             If the name is not valid for the network of a cluster session.
         """
@@ -152,12 +152,12 @@ class Networks:
     ) -> None:
         """Run ``create`` to its end, even if the caller is cancelled.
 
-        The lock must be held until then: Docker would create a second network with the same name,
-        and then start no container in either.
+        The lock must be held until its end: Docker would otherwise create a second network with the
+        same name, and could then start no container in either network.
         """
 
         async def run() -> None:
-            # Concurrent calls would choose the same subnet.
+            # Hold the lock, because concurrent calls would choose the same subnet.
             async with self._create_lock:
                 await self._calls.run("change", lambda client: create(client, name, user))
 
@@ -190,7 +190,7 @@ class Networks:
     def _is_full(self, used: Sequence[Network]) -> bool:
         subnets = 2 ** (self._prefix_length - self._pool.prefixlen)
         size = self._pool.num_addresses // subnets
-        # Usually, this is the answer; the search takes a second if most of 1,024 subnets are used.
+        # Count first, because a search takes a second if most of 1,024 subnets are used.
         overlapping = [network for network in used if network.overlaps(self._pool)]
         covered = sum(max(1, network.num_addresses // size) for network in overlapping)
         if covered < subnets:
@@ -245,8 +245,8 @@ class Networks:
                 if error.status_code == CONFLICT and _find(client, name):
                     return
                 reason = str(error.explanation or error)
-                # An overlap means that the machine uses this range outside of Docker. The next
-                # subnet may be free.
+                # In case of an overlap, the machine uses this range outside of Docker. Try the next
+                # subnet.
                 if "overlap" not in reason.lower() and "conflict" not in reason.lower():
                     break
         raise _unavailable(name, self._pool, reason)
@@ -311,7 +311,7 @@ def _interface(network: Mapping[str, Any]) -> str:
 
 
 def _find(client: docker.APIClient, name: str) -> bool:
-    # Compare exactly: Docker's filter matches every name that contains this one.
+    # Compare exactly: Docker's filter matches every name that contains this name.
     return any(network["Name"] == name for network in client.networks(names=[name]))
 
 
@@ -337,7 +337,7 @@ def _remover(name: str) -> Callable[[docker.APIClient], bool]:
         try:
             client.remove_network(name)
         except docker.errors.APIError:
-            # The network was removed already, or a container has just joined it.
+            # The network was already removed, or a container has just joined it.
             return False
         return True
 

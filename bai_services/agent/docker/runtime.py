@@ -123,7 +123,7 @@ class Runtime:
         current = _volume_name(runtime) if runtime is not None else ""
         for container in client.containers(all=True, filters={"label": VOLUME_LABEL}):
             name = str(container["Names"][0]).lstrip("/")
-            # Another agent on this engine may have another runtime image.
+            # Another agent on this engine may use another runtime image.
             if name == current or now - float(container["Created"]) < MIN_UNUSED_SECONDS:
                 continue
             client.remove_container(container["Id"], force=True)
@@ -270,7 +270,7 @@ def _starter(image_id: str, volume: str) -> Callable[[docker.APIClient], str]:
             mem_limit=PROBE_MEMORY_BYTES,
             memswap_limit=PROBE_MEMORY_BYTES,
             nano_cpus=1_000_000_000,
-            # Limit the output of the probe.
+            # Read only a limited part of the output of the probe.
             log_config={"type": "json-file", "config": {"max-size": "1m", "max-file": "1"}},
         )
         created = client.create_container(

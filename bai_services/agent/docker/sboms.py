@@ -49,7 +49,7 @@ def _read(client: docker.APIClient, image: str) -> bytes:
     if not path:
         raise NotFound(f"image {image} has no SBOM", image=image)
     # Docker can read files only from a container, not from an image. The container is never
-    # started; the command is required if the image has none.
+    # started; Docker requires a command if the image has none.
     container = client.create_container(
         found["Id"], command=["sbom"], labels={SBOM_LABEL: "1"}, network_disabled=True
     )["Id"]

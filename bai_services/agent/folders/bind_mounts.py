@@ -28,7 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class StorageUnavailable(Unavailable):
-    """A folder of a session cannot be used on this machine; it may work on another one."""
+    """A folder of a session cannot be used on this machine; it may work on another machine."""
 
 
 def check_sources(mounts: Iterable[Mapping[str, Any]]) -> None:
@@ -142,7 +142,8 @@ class BindMounts:
             directory = open_directory_beneath(source, subpath)
             try:
                 if self._engine_binds_subpaths and not self._may_mount:
-                    # The engine opens the directory in the same way and binds its descriptor.
+                    # The engine itself opens the directory in the same way and binds its
+                    # descriptor.
                     return {"source": source, "subpath": subpath, "target": target, **flags}
                 mount_point.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 mount_point.mkdir(mode=0o700, exist_ok=True)

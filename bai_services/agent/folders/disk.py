@@ -230,7 +230,8 @@ def _measure_tree(path: Path, deadline: float, linked: set[tuple[int, int]]) -> 
                 os.close(here)
                 here = parent
                 if _identity(here) != stack[-1][0]:
-                    # The session moved the directory: stop here; the next measurement starts again.
+                    # The session has moved the directory. Stop here; the next measurement starts
+                    # again.
                     return DiskUsage(total, is_complete=False)
         return DiskUsage(total)
     except OSError:

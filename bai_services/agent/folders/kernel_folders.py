@@ -42,7 +42,7 @@ class KernelFolder:
     session_id: str
     kernel_id: str
     hostname: str = MAIN_HOST
-    # Only the home remains, because the session will run again.
+    # Whether only the home remains, because the session will run again.
     is_kept: bool = False
     attempt: int = 0
     # See ``agent/fence.py``.
@@ -261,7 +261,7 @@ class Folders:
         path = self.path(name)
         if not self._binds.remove(name) or _has_mount(path):
             return False
-        # Delete kernel.json last: if this attempt fails, the next one finds the folder by that
+        # Delete kernel.json last: if this attempt fails, the next attempt finds the folder by this
         # file.
         for entry in self._entries_except_kernel_file(path):
             _delete(entry)

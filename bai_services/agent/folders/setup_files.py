@@ -32,8 +32,8 @@ def write_dotfiles(
             try:
                 _write(root, file, uid, gid)
             except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-                # A folder or a symbolic link is in the way, or another attempt writes the file.
-                # The session can start without it.
+                # There is a folder or a symbolic link at this path, or another attempt is writing
+                # the file. The session can start without the file.
                 log.warning("dotfile %s was not written: %s", file.path, error.strerror)
     finally:
         os.close(root)
@@ -72,7 +72,8 @@ def _write(root: int, file: SetupFile, uid: int | None, gid: int | None) -> None
         with os.fdopen(descriptor, "w", newline="") as output:
             output.write(file.content)
             is_owned = _set_owner(descriptor, uid, gid)
-            # If the owner cannot be changed, all users can write to the home anyway.
+            # If the owner cannot be changed, all users can already write to the home; make the file
+            # readable for them.
             os.fchmod(descriptor, file.permission if is_owned else file.permission | 0o044)
         os.rename(_TEMPORARY, name, src_dir_fd=directory, dst_dir_fd=directory)
     finally:

@@ -16,7 +16,7 @@ from bai_services.system.bounded_calls import BoundedCalls
 log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 5.0
-# A file system that takes longer does not work.
+# A file system that needs more time counts as not working.
 TIMEOUT_SECONDS = 4.0
 
 
@@ -46,7 +46,7 @@ class StorageWatch:
     """
 
     def __init__(self, on_change: Callable[[], None]) -> None:
-        """``on_change`` is called when a state differs from the one before."""
+        """``on_change`` is called when the state of a host has changed."""
         self._on_change = on_change
         self._hosts: Sequence[StorageCheck] = ()
         self._states: Mapping[str, str] = {}
@@ -58,7 +58,7 @@ class StorageWatch:
         return dict(self._states)
 
     def set_hosts(self, hosts: Sequence[StorageCheck]) -> None:
-        """Set what is checked; changed hosts are checked at once."""
+        """Set the hosts to check; changed hosts are checked at once."""
         if hosts != self._hosts:
             self._hosts = hosts
             self._has_new_hosts.set()

@@ -27,7 +27,7 @@ class Credentials(Body):
 
 
 class CredentialsAtHub(Credentials):
-    """``code_proof`` of an earlier response, instead of the code."""
+    """``code_proof``: the proof from an earlier response, which replaces the code."""
 
     client_ip: NameText = ""
     code_proof: Sealed = SecretStr("")

@@ -13,7 +13,7 @@ from ..fields import ResponseModel
 
 
 class BrowserSignIn(ResponseModel):
-    """``program``: browser and system. ``is_current``: the browser that sent the request."""
+    """``program``: browser and system. ``is_current``: whether this browser sent the request."""
 
     id: str
     program: str

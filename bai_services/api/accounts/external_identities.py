@@ -41,7 +41,7 @@ class ProviderRules(Body):
 
 
 class ExternalSignIn(Body):
-    """``code`` and ``code_proof`` as in ``POST /auth/verify``."""
+    """For ``code`` and ``code_proof``, see ``POST /auth/verify``."""
 
     user: ExternalUser
     rules: ProviderRules = ProviderRules()

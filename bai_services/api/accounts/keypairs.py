@@ -51,7 +51,7 @@ class CreatedKeypair(Keypair):
 
 
 class ChangedKeypair(Keypair):
-    """Contains ``secret_key`` only if ``new_secret`` was requested."""
+    """The response contains ``secret_key`` only if ``new_secret`` was requested."""
 
     secret_key: str | None = None
 

@@ -37,7 +37,7 @@ class Begin(Body):
 
 
 class Confirmation(Body):
-    """``registration`` of the new secret, and a one-time code from the authenticator."""
+    """``registration`` belongs to the new secret, ``code`` comes from the authenticator."""
 
     registration: Sealed
     code: Code
@@ -48,7 +48,7 @@ class ConfirmationAtHub(Confirmation):
 
 
 class OneTimeCodeState(ResponseModel):
-    """``rule`` of the user's domain: off, optional or required.
+    """``rule``: the rule of the user's domain (off, optional or required).
 
     ``has_password``: whether the registration of an authenticator needs the password.
     """
@@ -61,7 +61,7 @@ class OneTimeCodeState(ResponseModel):
 
 
 class CodeRegistration(ResponseModel):
-    """A new secret as text, URI and QR code (SVG). Its confirmation stores it."""
+    """A new secret as text, URI and QR code (SVG). It is stored when the user confirms it."""
 
     secret: str
     uri: str
@@ -70,7 +70,7 @@ class CodeRegistration(ResponseModel):
 
 
 class RecoveryCodes(ResponseModel):
-    """Only this response contains the codes."""
+    """No later response contains the codes."""
 
     recovery_codes: list[str]
 
@@ -120,7 +120,7 @@ class RegistrationHandler(APIHandler):
                 "user.register-authenticator",
             )
         except SignInRefused:
-            # The browser must not regard itself as signed out.
+            # Not ``SignInRefused``: the browser would conclude that its user is signed out.
             raise InvalidRequest("the password is wrong", field="password") from None
         return await accounts.one_time_codes.begin(caller)
 

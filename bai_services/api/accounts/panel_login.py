@@ -1,7 +1,8 @@
 """The page on which a signed-in user authorizes the session panel of JupyterLab.
 
 The panel opens this page in a new window. The code is sent on a broadcast channel, which pages of
-other origins cannot read. Without the verifier, the code is useless to other pages of this origin.
+other origins cannot read. Other pages of this origin can read the code, but cannot use it without
+the verifier.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ class TokenOwner:
 
 class _Browsers:
     """Maps the session id that the Hub gave to a browser to the user who was signed in there. When
-    an account is refused, its Hub token is revoked and no longer identifies the user; the browser
-    keeps its session id.
+    an account is refused, its Hub token is revoked and no longer identifies the user, but the
+    browser still has its session id.
     """
 
     def __init__(self) -> None:
@@ -349,8 +349,8 @@ class SignIn:
 def page_token(handler: RequestHandler, username: str) -> str:
     """Return the XSRF token of a page that this user has opened.
 
-    The token belongs to the user, and not to the sign-in: a page remains usable when the user signs
-    in again, and becomes useless when another user signs in.
+    The token belongs to the user, not to the sign-in. Therefore a page can still be used after the
+    same user has signed in again, but not after another user has signed in.
     """
     return handler.create_signed_value(_PAGE_TOKEN, username).decode("ascii")
 

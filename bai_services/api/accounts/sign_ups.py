@@ -82,7 +82,7 @@ class SignUpInvitation(ResponseModel):
 
 
 class CreatedSignUpInvitation(SignUpInvitation):
-    """``token``: only this response contains it. The link is `HUB/sign-up#TOKEN`."""
+    """``token``: no later response contains it. The link for the user is `HUB/sign-up#TOKEN`."""
 
     token: str
 

@@ -32,7 +32,7 @@ class SshKey(ResponseModel):
 
 
 class CreatedSshKey(SshKey):
-    """Only this response contains ``private_key``; null unless the server created the key pair."""
+    """``private_key``: null unless the server created it; no later response contains it."""
 
     private_key: str | None
 

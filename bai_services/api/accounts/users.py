@@ -87,7 +87,7 @@ class NewKeypairOfUser(ResponseModel):
 
 
 class CreatedUser(User):
-    """``keypair``: the main keypair. Only this response contains its secret key."""
+    """``keypair``: the main keypair. No later response contains its secret key."""
 
     keypair: NewKeypairOfUser
 

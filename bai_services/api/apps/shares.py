@@ -20,7 +20,7 @@ from ..fields import Body, NameText, ResponseModel
 from ..sessions.page import PageHandler
 
 _TAG = "app shares"
-# More than ten years is probably an error, for example a duration in milliseconds.
+# A duration of more than ten years is probably an error, for example a number of milliseconds.
 MAX_SHARE_SECONDS = 10 * 366 * 24 * 3600
 TokenText = Annotated[str, StringConstraints(max_length=512, pattern=r"^[A-Za-z0-9_.-]*$")]
 

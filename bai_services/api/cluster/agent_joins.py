@@ -25,7 +25,7 @@ class NewAgentInvitation(Body):
 
 
 class AgentInvitation(ResponseModel):
-    """``used_at`` and ``agent_id``: null while no machine has used it."""
+    """``used_at`` and ``agent_id``: null before a machine has used the invitation."""
 
     id: str
     created_at: datetime
@@ -37,8 +37,8 @@ class AgentInvitation(ResponseModel):
 
 
 class CreatedAgentInvitation(AgentInvitation):
-    """``token``: only this response contains it. A machine joins with
-    `bai-agent join URL --token TOKEN`.
+    """``token``: no later response contains it. A machine joins with `bai-agent join URL --token
+    TOKEN`.
     """
 
     token: str
@@ -47,7 +47,7 @@ class CreatedAgentInvitation(AgentInvitation):
 class NewAgent(Body):
     """``token``: the token of an invitation. ``credential``: `bai-agent-` and 32 random bytes in
     URL-safe base64, which the machine has generated. ``resource_group``: "" for the invitation's
-    group. ``engine``: null for the resource group's engine; other engines are refused.
+    group. ``engine``: null means the resource group's engine; other engines are refused.
     """
 
     token: Secret

@@ -88,12 +88,12 @@ class AgentTotals(ResponseModel):
 
 
 class _AgentBody(Body):
-    """A body sent by agents. Unknown fields are ignored, because newer agents may send more."""
+    """A body sent by agents. Unknown fields are ignored, because newer agents may send them."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-# Values of agents are stored and sent to browsers, so they must be valid JSON.
+# Values from agents are stored and sent to browsers, so they must be valid JSON.
 Facts = Annotated[dict[str, Any], AfterValidator(storable_facts)]
 KernelFacts = Annotated[dict[str, Any], AfterValidator(kernel_facts)]
 
@@ -152,7 +152,7 @@ class Heartbeat(_AgentBody):
     is_leaving: bool = False
     # null: unchanged since an earlier heartbeat.
     settings: ReportedSettings | None = None
-    # The problem of each checked storage host ("": it works); null: the agent does not check them.
+    # The problem of each checked storage host, "" if it works; null if the agent checks no hosts.
     storage: Annotated[dict[NameText, ShortText], Field(max_length=1000)] | None = None
     # No subnet is free for networks of sessions.
     is_network_full: bool = False
@@ -227,7 +227,7 @@ class KernelEnd(_AgentBody):
 
 
 class EarlierLog(_AgentBody):
-    """The output of an earlier attempt of a kernel, which was still on the machine."""
+    """The output of an earlier attempt of a kernel that was found on the machine."""
 
     attempt: Annotated[int, Field(ge=0, le=2**31 - 1)]
     log: str
@@ -268,7 +268,7 @@ class WorkReport(_AgentBody):
     devices: list[Facts] | None = None
     # Result of a preparation: whether the agent can start the session without a Hub server.
     can_launch: bool = False
-    # The age of its lease at which the agent stops the kernel.
+    # The age of the agent's lease at which the agent stops the kernel.
     fence_seconds: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     # The attempt to start the session that a launch, terminate or exit report belongs to.
     attempt: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0

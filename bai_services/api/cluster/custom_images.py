@@ -11,6 +11,7 @@ from pydantic import Field
 from bai_services.core.cluster import custom_images as records
 from bai_services.core.cluster.custom_images import MAX_COMMIT_LABELS, CommitStatus, Visibility
 from bai_services.core.cluster.recipes import FILES, MAX_RECIPE_CHARACTERS
+from bai_services.core.imports.sources import MAX_BRANCH, MAX_TOKEN
 from bai_services.core.listing import ListQuery, Page
 
 from ..base import APIHandler, operation
@@ -23,7 +24,7 @@ Description = Annotated[str, Field(max_length=512, pattern=r"^[^\x00]*$")]
 class NewCommit(Body):
     """``name``: 4 to 32 letters, digits, hyphens and underscores.
 
-    ``labels``: labels of the image besides those of the session's image.
+    ``labels``: labels of the image in addition to those of the session's image.
     """
 
     name: NameText
@@ -36,8 +37,9 @@ class NewBuild(NewCommit):
     """``recipe``: contents of the files `apt.txt`, `environment.yml`, `requirements.txt` and
     `Dockerfile`, at least one of them, each of at most 64 KiB.
 
-    ``image``: the base image; by default the project's. ``project``, ``resource_group`` and
-    ``resources`` are those of the session that reserves the resources of the build.
+    ``image``: the base image; by default the project's default image. ``project``,
+    ``resource_group`` and ``resources`` apply to the session that reserves the resources of the
+    build.
     """
 
     recipe: Annotated[
@@ -50,6 +52,26 @@ class NewBuild(NewCommit):
     resources: SlotsInput = {}
 
 
+class RecipeSource(Body):
+    """A folder (``vfolder``: its name or id) or a git repository (``repo``: its URL).
+
+    ``directory``: the directory with the files of the recipe. ``branch``: branch, tag or commit;
+    ``token``: access token of a private repository, which is not stored.
+    """
+
+    vfolder: NameText = ""
+    repo: Annotated[str, Field(max_length=2048)] = ""
+    branch: Annotated[str, Field(max_length=MAX_BRANCH)] = ""
+    token: Annotated[str, Field(max_length=MAX_TOKEN, repr=False)] = ""
+    directory: Annotated[str, Field(max_length=1024)] = ""
+
+
+class Recipe(ResponseModel):
+    """``recipe``: contents of the files, as for a build."""
+
+    recipe: dict[str, str]
+
+
 class BuildLog(ResponseModel):
     """``log``: the last 64 KiB of the output."""
 
@@ -57,7 +79,7 @@ class BuildLog(ResponseModel):
 
 
 class CustomImageChange(Body):
-    """``visibility``: only superadmins set it to ``public``."""
+    """``visibility``: only superadmins may set it to ``public``."""
 
     name: NameText = ""
     description: Description = ""
@@ -130,6 +152,20 @@ class CustomImagesHandler(APIHandler):
         return await self.manager.cluster.custom_images.build(self.caller, body.given_fields())
 
 
+class RecipeHandler(APIHandler):
+    @operation(
+        "Read the recipe in a folder or git repository, to build it",
+        tag=_TAG,
+        body=RecipeSource,
+        returns=Recipe,
+        works_when_read_only=True,
+        is_expensive=True,
+    )
+    async def post(self, body: RecipeSource) -> dict[str, dict[str, str]]:
+        self.is_timed = False
+        return {"recipe": await self.manager.imports.recipes.read(self.caller, body.given_fields())}
+
+
 class CustomImageHandler(APIHandler):
     @operation("Read a custom image", tag=_TAG, returns=CustomImage)
     async def get(self, key: str) -> records.CustomImage:
@@ -166,6 +202,7 @@ class PublicationHandler(APIHandler):
 
 _KEY = r"/custom-images/(?P<key>[^/]+)"
 ROUTES = [
+    ("/recipes", RecipeHandler),
     (r"/sessions/(?P<key>[^/]+)/commit", CommitHandler),
     ("/custom-images", CustomImagesHandler),
     (_KEY, CustomImageHandler),

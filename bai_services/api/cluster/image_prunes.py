@@ -16,7 +16,9 @@ MAX_UNUSED_SECONDS = 10 * 366 * 24 * 3600
 
 
 class NewPrune(Body):
-    """``unused_seconds``: how long nobody has used the images. ``is_dry_run``: only list them."""
+    """``unused_seconds``: minimum time since the last use of an image. ``is_dry_run``: only list
+    the images.
+    """
 
     resource_group: NameText
     unused_seconds: Annotated[int, Field(ge=3600, le=MAX_UNUSED_SECONDS)]

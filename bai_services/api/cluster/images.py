@@ -72,7 +72,7 @@ class SbomPackage(ResponseModel):
 
 
 class ImageSbom(ResponseModel):
-    """``is_of_base``: the SBOM is that of the image from which this custom image was made.
+    """``is_of_base``: the SBOM describes the image from which this custom image was made.
 
     ``document``: the whole SBOM, in the format ``format`` (``CycloneDX`` or ``SPDX``).
     """

@@ -16,8 +16,8 @@ _TAG = "resource groups"
 
 class ProvisionedMachine(ResponseModel):
     """``reference``: the name that the command has returned. ``joined_at`` and ``agent_id``: null
-    before its agent has joined. ``reason``: why it is drained or was abandoned, or that the last
-    attempt to stop it failed; ``message``: the error of the command.
+    before its agent has joined. ``reason``: why the machine is drained or was abandoned, or that
+    the last attempt to stop it failed. ``message``: the error of the command.
     """
 
     id: str

@@ -70,7 +70,7 @@ class Waits(ResponseModel):
 class GroupWaits(ResponseModel):
     """Waiting times of the sessions of a project, a user or a priority.
 
-    An empty name stands for all projects or users of other domains, which you may not see.
+    An empty name stands for all projects or users of other domains whose names you may not see.
     """
 
     domain: str
@@ -100,8 +100,8 @@ class PolicyReport(ResponseModel):
     """Waiting times and utilization in the history or under a policy.
 
     ``name`` is ``history``, ``current`` for the replay under the current policy, or the name of a
-    tried policy. The difference between ``history`` and ``current`` is the error of the replay
-    itself. ``by_project`` and ``by_user`` list, for each domain, the 50 with the longest total
+    tried policy. The difference between ``history`` and ``current`` shows the inaccuracy of the
+    replay. ``by_project`` and ``by_user`` list, for each domain, the 50 with the longest total
     waiting time. ``preemptions``: how often a session was preempted. ``lost_seconds``: run time of
     the sessions before they were preempted, which is lost. Both are 0 in ``history``.
     """
@@ -126,7 +126,9 @@ class PolicyReport(ResponseModel):
 
 
 class CountedGap(ResponseModel):
-    """A fact missing in the replayed data; ``count`` sessions, agents or quotas are affected."""
+    """A fact that is missing in the replayed data; ``count``: number of affected sessions, agents
+    or quotas.
+    """
 
     kind: str
     count: int

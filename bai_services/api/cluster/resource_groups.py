@@ -128,7 +128,7 @@ class ScheduledSession(ResponseModel):
 
 class ScheduledReservation(ResponseModel):
     """An approved advance reservation that has not ended, with the agents that it holds.
-    ``resources``: what it holds of each agent, unless ``whole_machines`` is true.
+    ``resources``: the amounts that it holds on each agent, unless ``whole_machines`` is true.
     """
 
     id: str

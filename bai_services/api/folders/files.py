@@ -39,8 +39,8 @@ _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 # Minimum size at which sendfile() is faster than reading and writing.
 SENDFILE_MIN_BYTES = 4 * 2**20
-# Maximum bytes of a rejected body to read and discard. Otherwise, clients that read the response
-# only after sending the whole body would get a broken connection instead of the error.
+# Maximum bytes of a rejected body to read and discard. Clients that read the response only after
+# sending the whole body would otherwise get a broken connection instead of the error.
 MAX_DISCARDED_BYTES = 64 * 2**20
 
 
@@ -171,7 +171,7 @@ class StreamedBodyHandler(APIHandler, Generic[T]):
         try:
             await upload.receive(read_into, size)
         except StreamClosedError:
-            pass  # tornado calls ``on_connection_close``
+            pass  # tornado then calls ``on_connection_close``
         except BaiError as error:
             self._error = error
             self._discard_upload()

@@ -28,7 +28,7 @@ class VFolderChange(Body):
 
 
 class VFolderClone(VFolderChange):
-    """``project``: create a folder of this project. ``host``: default is the host of the source."""
+    """``project``: create a folder of this project. ``host``: default: the host of the source."""
 
     name: NameText
     project: NameText | None = None

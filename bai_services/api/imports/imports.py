@@ -25,8 +25,8 @@ Path = Annotated[str, StringConstraints(max_length=MAX_PATH)]
 class ImportSource(Body):
     """``repo``: URL of a repository, a zip or tar archive, or a file; also links to pages of GitHub
     and GitLab. ``branch``: branch, tag or commit of a repository; default is its default branch.
-    ``path``: file to open, relative to the imported files. ``kind``: kind of the source, if the
-    URL does not show it.
+    ``path``: file to open, relative to the imported files. ``kind``: kind of the source, needed
+    only if it does not follow from the URL.
     """
 
     repo: Annotated[str, StringConstraints(max_length=MAX_URL)] = Field(
@@ -39,10 +39,10 @@ class ImportSource(Body):
 
 class NewFolderImport(ImportSource):
     """``folder``: name of a new folder, on ``host`` and of ``project``; or ``into``: name or id of
-    an existing folder. ``directory``: where the files are stored in the folder; default is its top.
-    ``token``: for a private repository; it is removed when the import has ended. ``urlpath``: path
-    below the address of a session, such as ``lab/tree/course/a.ipynb``; default is ``path`` in
-    JupyterLab.
+    an existing folder. ``directory``: directory of the folder in which the files are stored; by
+    default, the folder itself. ``token``: for a private repository; it is removed when the import
+    has ended. ``urlpath``: path below the address of a session, such as
+    ``lab/tree/course/a.ipynb``; default is ``path`` in JupyterLab.
     """
 
     folder: NameText = ""

@@ -25,10 +25,10 @@ _TAG = "models"
 
 
 class ModelCard(ResponseModel):
-    """``id``: the id of the model's folder. ``is_latest``: no model of the project with the same
-    name has a higher version. ``size_bytes``: null before the first count. ``problem``: why its
-    definition is not valid. ``is_fitting``: whether your quotas and the largest agent permit a
-    replica; null: you may not create sessions.
+    """``id``: the id of the model's folder. ``is_latest``: the model has the highest version of all
+    models of its project with this name. ``size_bytes``: null before the first count. ``problem``:
+    why its definition is not valid. ``is_fitting``: whether your quotas and the largest agent
+    permit a replica; null if you may not create sessions.
     """
 
     id: str

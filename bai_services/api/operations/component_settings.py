@@ -20,7 +20,7 @@ _TAG = "configuration"
 class ReportedSetting(Body):
     """``value`` and ``default`` are null for a secret."""
 
-    # A newer component may send more.
+    # A newer component may send more fields.
     model_config = ConfigDict(extra="ignore")
 
     name: NameText

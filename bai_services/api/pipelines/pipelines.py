@@ -22,9 +22,9 @@ ParameterValue = str | int | float | bool | list[str | int | float | bool]
 
 
 class NewPipeline(Body):
-    """``definition``: YAML; see ``GET /pipeline-schema``. ``project``: where the sessions of tasks
-    run; default is the only project, else the one named default. ``is_project_owned``: the
-    pipeline belongs to ``project``, whose members may run it.
+    """``definition``: YAML; see ``GET /pipeline-schema``. ``project``: project of the tasks'
+    sessions; by default the caller's only project, else the project named default.
+    ``is_project_owned``: the pipeline belongs to ``project``, whose members may run it.
     """
 
     definition: DefinitionText

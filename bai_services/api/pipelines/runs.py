@@ -32,7 +32,7 @@ class RunParameters(Body):
 
 
 class Resumption(Body):
-    """``accepts_files``: run a pipeline of a project although users with a lower role can change
+    """``accepts_files``: run a pipeline of a project even if users with a lower role can change
     the files that its tasks execute.
     """
 
@@ -40,7 +40,7 @@ class Resumption(Body):
 
 
 class NewRun(RunParameters, Resumption):
-    """``accepts_files``: run a pipeline of a project although users with a lower role can change
+    """``accepts_files``: run a pipeline of a project even if users with a lower role can change
     the files that its tasks execute.
     """
 
@@ -84,7 +84,7 @@ class PipelineRun(ResponseModel):
 
 class PipelineTaskRun(ResponseModel):
     """``index`` and ``item``: position and value in the list over which the task is mapped.
-    ``session``: of the last attempt. ``status``: waiting, queued, running, retrying,
+    ``session``: session of the last attempt. ``status``: waiting, queued, running, retrying,
     awaiting-approval, succeeded, bypassed, skipped, failed, blocked or cancelled. ``is_cached``:
     the outputs were taken from an earlier run.
     """
@@ -116,7 +116,7 @@ class PipelineRunDetail(ResponseModel):
 
 
 class PipelineArtifact(ResponseModel):
-    """A declared output, or an executed notebook. ``path``: in the folder. ``type``: file,
+    """A declared output, or an executed notebook. ``path``: path in the folder. ``type``: file,
     directory, link or other; null if the output does not exist.
     """
 
@@ -128,8 +128,8 @@ class PipelineArtifact(ResponseModel):
 
 
 class PipelineNotebookError(ResponseModel):
-    """``path``: of the executed notebook in the folder. ``cell``: number of the code cell that has
-    failed, from 1.
+    """``path``: path of the executed notebook in the folder. ``cell``: number of the code cell that
+    has failed, from 1.
     """
 
     task: str
@@ -154,8 +154,8 @@ class PipelineResults(ResponseModel):
 
 
 class PipelineRunApp(ResponseModel):
-    """``session``, ``name``: of the session with the app. ``path``: of the app, below the address
-    of the session. ``is_new``: false if the caller already had this session.
+    """``session``, ``name``: id and name of the session with the app. ``path``: path of the app
+    below the address of the session. ``is_new``: false if the caller already had this session.
     """
 
     session: str

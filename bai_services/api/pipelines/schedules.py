@@ -27,8 +27,8 @@ class PipelineScheduleChange(Body):
 
     Either ``start``, a rule such as mon-fri 08:00 or a cron expression (0 8 * * 1-5) in
     ``time_zone``, or ``every_minutes``, an interval that begins with the change. ``catch_up``: what
-    to do about starts missed while no manager ran: ``skip`` them, run once for the ``last``, or run
-    for ``all``.
+    to do about starts that were missed while no manager was running: ``skip`` them, run once for
+    the ``last`` one, or run for ``all``.
     """
 
     version: Count | None = None

@@ -17,8 +17,8 @@ _TAG = "pipelines"
 
 
 class PipelineTemplate(ResponseModel):
-    """``definition`` is empty in lists. A built-in template has no owner and no project; one of a
-    project has no owner.
+    """``definition`` is empty in lists. A built-in template has neither owner nor project; a
+    template of a project has no owner.
     """
 
     id: str
@@ -37,8 +37,8 @@ class PipelineTemplate(ResponseModel):
 
 
 class Conversion(Body):
-    """``text``: a pipeline in one of the formats. ``name``: of the pipeline, if the text has none.
-    ``target``: bai (YAML of this installation), elyra (JSON) or fasttrack (YAML).
+    """``text``: a pipeline in one of the formats. ``name``: name of the pipeline, used if the text
+    contains none. ``target``: bai (YAML of this installation), elyra (JSON) or fasttrack (YAML).
     """
 
     text: DefinitionText

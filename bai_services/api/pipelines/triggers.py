@@ -26,8 +26,9 @@ class NewPipelineTrigger(Body):
     """``pipeline``: id or name. A trigger of the kind ``file`` needs ``folder`` (id or name) and
     ``pattern``, such as ``inbox/*.csv``: it fires once for each file that appears. A trigger of
     the kind ``pipeline`` needs ``source`` (id or name of a pipeline), and fires when a run of it
-    ends with ``result`` (default: success). ``parameters`` are those of the runs; ``$FILE`` is the
-    path of the file, ``$RUN`` and ``$STATUS`` are the id and the status of the run.
+    ends with ``result`` (default: success). ``parameters``: parameters of the runs. In them,
+    ``$FILE`` stands for the path of the file, and ``$RUN`` and ``$STATUS`` for the id and the
+    status of the run.
     """
 
     pipeline: ShortText

@@ -16,8 +16,7 @@ _TAG = "resource groups"
 class PreemptedSession(ResponseModel):
     """``rule``: priority, job-priority or fair-share.
 
-    ``stopped_at``: when the stop was requested; null if no stop was requested yet or, if the
-    preemption has ended, the session was not stopped.
+    ``stopped_at``: when the stop was requested; null if no stop has been requested.
     """
 
     session_id: str

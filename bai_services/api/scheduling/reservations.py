@@ -42,10 +42,10 @@ NoteText = Annotated[
 
 
 class NewReservation(Body):
-    """``nodes``: number of agents. ``resources``: what is reserved on each agent; others may use
-    the rest. ``whole_machines``: reserve whole agents, with at least these resources. ``users``:
-    members of the project who may use it; all members if empty.
-    ``grace_seconds``: time after the start when an unused reservation expires.
+    """``nodes``: number of agents. ``resources``: the amounts that are reserved on each agent;
+    others may use the rest. ``whole_machines``: reserve whole agents, with at least these
+    resources. ``users``: members of the project who may use the reservation; all members if empty.
+    ``grace_seconds``: time from the start after which an unused reservation expires.
     """
 
     name: NameText
@@ -71,7 +71,7 @@ class Reservation(ResponseModel):
     """``state``: requested (waits for approval by an administrator, and reserves nothing yet),
     approved, rejected, cancelled or expired (because it was not used). ``agents``: the reserved
     agents; for a requested reservation, those that an approval would reserve now. ``used_at``: when
-    its first use by a session was detected.
+    the first use of the reservation by a session was detected.
     """
 
     id: str
@@ -111,12 +111,34 @@ class DelayedSession(ResponseModel):
 
 class ReservationDelays(ResponseModel):
     """``sessions``: the longest delays first, at most 50. ``count``: all delayed sessions.
-    ``is_complete``: false if the manager cannot estimate starts now; ask again later.
+    ``is_complete``: false if the manager cannot estimate starts now; repeat the request later.
     """
 
     is_complete: bool
     count: int
     sessions: list[DelayedSession]
+
+
+class ConflictingSession(ResponseModel):
+    """A running session that may hold reserved resources when the reservation starts.
+
+    ``session``: null if the caller may not see the session. ``agents``: the reserved agents on
+    which it runs. ``ends_at``: its enforced end; null: it has no time limit.
+    """
+
+    session: SessionName | None
+    agents: list[str]
+    ends_at: datetime | None
+
+
+class ReservationConflicts(ResponseModel):
+    """``sessions``: sessions without a time limit first, at most 50. ``count``: all conflicting
+    sessions. ``is_complete``: false if the manager does not know the running sessions now.
+    """
+
+    is_complete: bool
+    count: int
+    sessions: list[ConflictingSession]
 
 
 class ReservationsHandler(APIHandler):
@@ -163,8 +185,20 @@ class ReservationDelaysHandler(APIHandler):
         return await self.manager.reservation_forecast.delays(self.caller, key)
 
 
+class ReservationConflictsHandler(APIHandler):
+    @operation(
+        "List the running sessions that can delay a reservation, because they are not certain to "
+        "end before its start",
+        tag=_TAG,
+        returns=ReservationConflicts,
+    )
+    async def get(self, key: str) -> forecasts.ReservationConflicts:
+        return await self.manager.reservation_forecast.conflicts(self.caller, key)
+
+
 ROUTES = [
     ("/reservations", ReservationsHandler),
     (r"/reservations/(?P<key>[^/]+)", ReservationHandler),
     (r"/reservations/(?P<key>[^/]+)/delays", ReservationDelaysHandler),
+    (r"/reservations/(?P<key>[^/]+)/conflicts", ReservationConflictsHandler),
 ]

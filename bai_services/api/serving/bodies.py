@@ -18,7 +18,8 @@ from ..sessions.bodies import MAX_MOUNTS, MAX_VARIABLES
 MAX_COMMAND = 16 * 1024
 MAX_DEFINITION = 64 * 1024
 MAX_NETWORKS = 16
-# Each waiting request occupies a connection of the gateway, shared by all endpoints.
+# Limited because each waiting request occupies one of the gateway's connections, which all
+# endpoints share.
 MAX_QUEUE = 10_000
 MAX_REPORTED = 10_000
 
@@ -46,9 +47,9 @@ class Rollout(Body):
     makes blue-green and canary rollouts wait for a promotion. ``max_failures``: failed replicas
     after which the previous revision is restored. ``max_error_percent``: the same for failed
     requests (status 5xx or no response) of the new revision; ``max_p99_ms``: the same for the 99th
-    percentile of its latency. ``min_requests``: minimum requests of the new revision for these
-    checks; a checked automatic canary is promoted after them. ``min_seconds``: how long an
-    automatic canary is observed, from its first request.
+    percentile of its latency. ``min_requests``: minimum number of requests of the new revision for
+    these checks; an automatic canary with such a check is promoted after this number of requests.
+    ``min_seconds``: how long an automatic canary is observed, from its first request.
     """
 
     strategy: Literal["rolling", "blue-green", "canary"] = "rolling"
@@ -88,13 +89,13 @@ class ReplicaRequest(Body):
 
 
 class Settings(Body):
-    """What the replicas of a revision run.
+    """The program of a revision's replicas.
 
     ``command``: for a shell; the server must listen on the port ``$BAI_SERVICE_PORT`` of 127.0.0.1.
     ``model_folder``: mounted at ``/home/work/model``; ``$BAI_MODEL_PATH`` is the path of the model
-    in it. ``protocol``: of the server; grpc needs gateways with HAProxy; the health check then uses
-    the standard health service, with its path as service name. Missing fields are taken from the
-    definition, then from the variant.
+    in it. ``protocol``: protocol of the server. With grpc, gateways with HAProxy are needed, and
+    the health check uses the standard health service, with its path as service name. Missing fields
+    are taken from the definition, then from the variant.
     """
 
     variant: NameText | None = None
@@ -185,7 +186,7 @@ class NewEndpoint(EndpointLimits):
 
 
 class NewTrial(Body):
-    """What a replica of an endpoint would run; fields as in ``POST /endpoints``."""
+    """The settings of a replica to try, with the fields of ``POST /endpoints``."""
 
     project: ShortText | None = None
     settings: Settings = Settings()

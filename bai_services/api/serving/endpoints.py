@@ -159,7 +159,7 @@ class LoadPoint(ResponseModel):
 
 
 class LoadHistory(ResponseModel):
-    """``load_per_replica``: the target load of one replica."""
+    """``load_per_replica``: target load of one replica."""
 
     interval_seconds: int
     load_per_replica: float | None
@@ -227,8 +227,8 @@ class Argument(ResponseModel):
 
 class Variant(ResponseModel):
     """``metrics``: names of the metrics by meaning. ``metrics_path``: "" if scaling rules cannot
-    read the metrics. ``metrics_port``: 0: the port of the requests. ``is_tested``: false if the
-    variant has not been run with bai-hub.
+    read the metrics. ``metrics_port``: port of the metrics; 0 means the port of the requests.
+    ``is_tested``: false if the variant has not been run with bai-hub.
     """
 
     name: str
@@ -475,7 +475,7 @@ class DefinitionCheckHandler(APIHandler):
 
 
 def _given(body: bodies.NewEndpoint | bodies.NewRevision | bodies.NewTrial) -> dict[str, Any]:
-    """Return the given fields; fields that are null count as not given, except in a rollout.
+    """Return the given fields. A field that is null counts as not given, except in a rollout.
 
     In a rollout, null removes the limit of the former revision.
     """

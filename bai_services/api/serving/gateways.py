@@ -90,7 +90,7 @@ class RoutesHandler(APIHandler):
         except asyncio.CancelledError:
             if not self._poll.cancelled() or self.running_requests.is_ending:
                 raise
-            return None  # the gateway has closed the connection
+            return None  # raised if the gateway has closed the connection
         if table is None:
             self.set_status(HTTPStatus.NO_CONTENT)
             await self.finish()

@@ -76,7 +76,9 @@ class TemplatedSession(SessionRequest):
 
 
 class OwnedSession(TemplatedSession):
-    """``owner``: user name; only for administrators and the Hub. Default: the caller."""
+    """``owner``: user name of the owner, by default the caller; only for administrators and the
+    Hub.
+    """
 
     owner: NameText | None = None
 

@@ -155,20 +155,26 @@ class IdleReplayedStop(ResponseModel):
     stopped_at: datetime
     ended_at: datetime
     device_hours: float
+    core_hours: float
     used_again_at: datetime | None
 
 
 class IdleReplay(ResponseModel):
-    """``device_hours_freed`` excludes wrong stops. ``stops``: those with the most device hours."""
+    """``device_hours_freed`` and ``core_hours_freed`` exclude wrong stops.
+
+    ``stops``: those with the most device hours, then with the most core hours.
+    """
 
     start: datetime
     end: datetime
     interval_seconds: int
     judged: int
     judged_device_hours: float
+    judged_core_hours: float
     stopped: int
     stopped_wrongly: int
     device_hours_freed: float
+    core_hours_freed: float
     is_complete: bool
     stops: list[IdleReplayedStop]
 

@@ -26,8 +26,8 @@ from ..base import manager_of, set_status_of, to_json
 _HUB_TEMPLATES = FileSystemLoader(Path(DATA_FILES_PATH) / "templates")
 _FRAME_TEMPLATES = FileSystemLoader(Path(__file__).parents[3] / "bai_auth" / "templates")
 
-# The Hub searches for templates in the same order. The prefix ``templates/`` selects the Hub's own
-# template, even if another one replaces it.
+# The Hub searches for templates in the same order. With the prefix ``templates/``, the Hub's own
+# template is used even if another template replaces it.
 _templates = Environment(
     loader=ChoiceLoader(
         [

@@ -89,6 +89,16 @@ class SessionToken(ResponseModel):
     expires_in_seconds: int
 
 
+class SessionServer(ResponseModel):
+    """The server of a running session, at the session's ``url``.
+
+    ``is_ready``: the server responds. If it is false, the server is still starting: repeat the
+    request.
+    """
+
+    is_ready: bool
+
+
 class SessionCallback(ResponseModel):
     """State of the callbacks of a session.
 
@@ -128,7 +138,9 @@ class SessionIdleCheck(ResponseModel):
 
     ``status``: not-checked (activity is unknown), active, idle (the end approaches) or excluded.
     ``ends_at``: when the checker stops the session unless it is used; a dry run stops nothing.
-    ``warning_seconds``: the latest due warning, in seconds before the end.
+    ``warning_seconds``: the latest due warning, in seconds before the end. ``earliest_end_at`` and
+    ``earliest_warning_at``: the end and the first warning if the session is not used from now on;
+    null if unknown. ``reason``: the rule, with the measured values if the session is idle.
     """
 
     checker_id: str
@@ -138,6 +150,8 @@ class SessionIdleCheck(ResponseModel):
     is_dry_run: bool
     ends_at: datetime | None
     warning_seconds: int | None
+    earliest_end_at: datetime | None
+    earliest_warning_at: datetime | None
     reason: str
     coded: CodedText | None
     keep_alives_left: int
@@ -170,7 +184,7 @@ class Elasticity(ResponseModel):
 
 
 class SessionEndRule(ResponseModel):
-    """The limit that ends a running session first, and its text."""
+    """The limit that will end a running session first, and a text about it."""
 
     ends_at: datetime
     reason: str
@@ -178,7 +192,7 @@ class SessionEndRule(ResponseModel):
 
 
 class SessionPreemption(ResponseModel):
-    """The session is stopped at ``stops_at`` to make room for another one.
+    """The session is stopped at ``stops_at`` to make room for another session.
 
     ``mode``: reschedule (it returns to the queue) or terminate.
     """
@@ -296,7 +310,7 @@ class Usage(ResponseModel):
 
 
 class UsageOfDevice(ResponseModel):
-    """``limit_bytes``: memory that the kernel may use. Null in a series: not measured."""
+    """``limit_bytes``: memory that the kernel may use. Null in a series means: not measured."""
 
     id: str
     model: str
@@ -306,7 +320,7 @@ class UsageOfDevice(ResponseModel):
 
 
 class UsageSeries(ResponseModel):
-    """Usage of one kernel in equal intervals, oldest first; null in a series: not measured.
+    """Usage of one kernel in equal intervals, oldest first. Null in a series means: not measured.
 
     ``metrics``: one series for each of cpu_cores, mem_bytes, net_rx_bytes_per_second,
     net_tx_bytes_per_second, io_read_bytes_per_second and io_write_bytes_per_second. ``metrics`` is

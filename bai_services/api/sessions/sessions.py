@@ -33,6 +33,7 @@ from .responses import (
     History,
     Idleness,
     Session,
+    SessionServer,
     SessionToken,
     Usage,
     UsageSeries,
@@ -212,6 +213,17 @@ class TokenHandler(APIHandler):
         return await self.manager.servers.session_tokens.create(self.caller, key)
 
 
+class ServerHandler(APIHandler):
+    @operation(
+        "Start a server in your own running batch session, for SSH, terminal and apps",
+        tag="sessions",
+        returns=SessionServer,
+    )
+    async def post(self, key: str) -> records.SessionServer:
+        self.is_timed = False
+        return await self.manager.servers.opened_sessions.open(self.caller, key)
+
+
 class HistoryHandler(APIHandler):
     @operation("Read the status changes of a session", tag="sessions", returns=History)
     async def get(self, key: str) -> dict[str, list[records.StatusChange]]:
@@ -386,6 +398,8 @@ ROUTES = [
     (_KEY + "/resize", SizeHandler),
     (_KEY + "/activity", ActivityHandler),
     (_KEY + "/token", TokenHandler),
+    (_KEY + "/server", ServerHandler),
+    (_KEY + "/server", ServerHandler),
     (_KEY + "/history", HistoryHandler),
     (_KEY + "/usage", UsageHandler),
     (_KEY + "/usage-history", UsageHistoryHandler),

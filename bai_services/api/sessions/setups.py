@@ -57,7 +57,7 @@ class DotfileChange(Body):
 
 
 class Dotfile(ResponseModel):
-    """``path`` is relative to the home of a session, ``permission`` octal."""
+    """``path`` is relative to the home of a session; ``permission`` is octal."""
 
     path: str
     permission: str

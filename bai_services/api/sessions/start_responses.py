@@ -70,7 +70,7 @@ class FieldProblem(ResponseModel):
 class PreviewedSession(ResponseModel):
     """A session as it would be created, including defaults.
 
-    ``requested``: for each kernel. ``total``: for all kernels together.
+    ``requested``: resources of each kernel. ``total``: resources of all kernels together.
     """
 
     name: str

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
+from zoneinfo import ZoneInfo
 
 from pydantic import Field, StringConstraints
 
@@ -169,11 +170,10 @@ class UsageHandler(APIHandler):
 
     def _request(self, given: dict[str, str]) -> ReportRequest:
         time_zone = given.get("time_zone", "UTC")
-        zone, now = zone_of(time_zone), self.manager.clock()
-        since, until = given.get("since"), given.get("until")
+        since, until = _period(given, zone_of(time_zone), self.manager.clock())
         return ReportRequest(
-            since=now - _DEFAULT_PERIOD if since is None else read_time("since", since, zone),
-            until=None if until is None else read_time("until", until, zone),
+            since=since,
+            until=until,
             every=_choice("every", given.get("every", Every.PERIOD), Every),
             by=_choice("by", given.get("by", Dimension.TOTAL), Dimension),
             time_zone=time_zone,
@@ -217,11 +217,10 @@ class EndpointUsageHandler(APIHandler):
         return None
 
     def _request(self, given: dict[str, str]) -> EndpointReportRequest:
-        zone, now = zone_of("UTC"), self.manager.clock()
-        since, until = given.get("since"), given.get("until")
+        since, until = _period(given, zone_of("UTC"), self.manager.clock())
         return EndpointReportRequest(
-            since=now - _DEFAULT_PERIOD if since is None else read_time("since", since, zone),
-            until=None if until is None else read_time("until", until, zone),
+            since=since,
+            until=until,
             every=_choice("every", given.get("every", Every.PERIOD), Every),
             by=_choice("by", given.get("by", EndpointDimension.TOTAL), EndpointDimension),
             endpoint=given.get("endpoint", ""),
@@ -268,6 +267,16 @@ async def _finish_csv(
     handler.set_header("Content-Type", "text/csv; charset=utf-8")
     handler.set_header("Content-Disposition", content_disposition(filename))
     await handler.finish(csv_of(rows, columns_of(model), to_json))
+
+
+def _period(
+    given: Mapping[str, str], zone: ZoneInfo, now: datetime
+) -> tuple[datetime, datetime | None]:
+    """Return the start and the end of the requested period; the end is None if it is not given."""
+    since, until = (
+        read_time(name, given[name], zone) if name in given else None for name in ("since", "until")
+    )
+    return since or now - _DEFAULT_PERIOD, until
 
 
 def _is_own(given: Mapping[str, str]) -> bool:

@@ -49,11 +49,12 @@ async def audit(
     empty = "no actions of others on your sessions and folders"
     if not (as_json or page["total"]):
         empty += await similar_actions(connection.client, "/audit-log/mine", action)
-    output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
+    output.print_page(page, COLUMNS, as_json=as_json, empty=empty, has_exact_times=True)
 
 
 async def similar_actions(client: Client, path: str, action: str | None) -> str:
-    """Return a sentence that suggests actions similar to one without entries; empty if none is.
+    """Return a sentence that suggests actions similar to an action without entries; empty if there
+    is none.
 
     The actions of the newest entries are compared, because there is no list of all actions.
     """

@@ -26,8 +26,8 @@ async def request_code(service_url: str, *, opens_browser: bool) -> tuple[str, s
     """Return a one-time code from the sign-in page, and the verifier that redeems it.
 
     The sign-in page redirects the browser to a port of 127.0.0.1 on which this process
-    listens. A code that leaks is useless without the verifier, which stays in this process
-    until the code is redeemed (PKCE, S256).
+    listens. A leaked code cannot be redeemed without the verifier, which only this process has
+    (PKCE, S256).
 
     Raises
     ------
@@ -60,8 +60,8 @@ async def request_code(service_url: str, *, opens_browser: bool) -> tuple[str, s
         address = f"{service_url}/cli-login?{query}"
         output.note(f"sign in at {address}")
         if opens_browser:
-            # In a thread, because a text-mode browser blocks until it exits, but the listener must
-            # respond.
+            # Open the browser in a thread: a text-mode browser blocks until it exits, but the
+            # listener must respond.
             await asyncio.to_thread(webbrowser.open, address)
         try:
             code = await asyncio.wait_for(codes.get(), TIMEOUT_SECONDS)

@@ -89,7 +89,7 @@ def login(
 def logout(*, as_json: bool) -> None:
     """Revoke the token at the hub and delete the saved credential.
 
-    A keypair is not revoked. If the hub is unreachable, the credential is deleted anyway.
+    A keypair is not revoked. The credential is deleted even if the hub cannot be reached.
     """
     current, problem = profile.load_saved(), ""
     has_token = current is not None and isinstance(current.credential, Token)

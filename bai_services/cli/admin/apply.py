@@ -104,8 +104,8 @@ async def changes_of(
     """Yield the changes in dependency order; deletions of objects come last.
 
     Except in a dry run, the caller makes each change before it requests the next. Each section is
-    therefore compared with the result of the earlier changes. This matters because a change can
-    have effects on other sections: for example, a new domain creates a project.
+    therefore compared with the result of the earlier changes. This is necessary because a change
+    can affect other sections: for example, a new domain creates a project.
     """
     rows: dict[str, Sequence[Mapping[str, Any]]] = {}
     for entity in SECTIONS:

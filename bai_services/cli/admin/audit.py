@@ -31,7 +31,7 @@ _FIELDS = (
     "id", "at", "actor", "actor_id", "on_behalf_of", "client_ip", "action", "entity", "entity_id",
     "entity_name", "owner_id", "domain", "outcome", "details", "position", "hash",
 )  # fmt: skip
-# Cells that begin with one of these are formulas for spreadsheets.
+# Spreadsheets treat cells that begin with one of these characters as formulas.
 _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -84,7 +84,7 @@ async def list_(
     empty = "no entry matches"
     if not (as_json or page["total"]):
         empty += await similar_actions(connection.client, "/audit-log", filters["action"])
-    output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
+    output.print_page(page, COLUMNS, as_json=as_json, empty=empty, has_exact_times=True)
 
 
 @audit.command(

@@ -99,9 +99,13 @@ def alias_changes(item: Item, current: Mapping[str, str], *, prunes: bool) -> li
         before = current.get(alias)
         if before == item.key:
             continue
-        path = IMAGE_ALIAS.path if before is None else f"{IMAGE_ALIAS.path}/{segment(alias)}"
-        action, method = ("create", "POST") if before is None else ("update", "PATCH")
-        body = {"image": item.key} | ({"alias": alias} if before is None else {})
+        path, body = IMAGE_ALIAS.path, {"image": item.key}
+        if before is None:
+            action, method = "create", "POST"
+            body["alias"] = alias
+        else:
+            action, method = "update", "PATCH"
+            path += f"/{segment(alias)}"
         fields = {"image": (before, item.key)}
         changes.append(Change(action, IMAGE_ALIAS.command, alias, method, path, fields, body))
     existing = {alias for alias, image in current.items() if image == item.key}
@@ -155,7 +159,7 @@ def _creation(entity: Entity, item: Item) -> Change:
 def _update(entity: Entity, item: Item, row: Row) -> Change | None:
     values = dict(item.values)
     if _is_deleted_user(entity, row):
-        # Reactivate a deleted account that is declared again.
+        # If a deleted account is declared again, reactivate it.
         values.setdefault("status", "active")
     fields: dict[str, tuple[Any, Any]] = {}
     for name, value in values.items():

@@ -28,13 +28,13 @@ class Entity:
     example_create: str = ""
     example_update: str = ""
     can_create: bool = True
-    # The manager generates the key; `create` takes no name.
+    # Whether the manager generates the key; `create` then takes no name.
     has_generated_key: bool = False
     # Name of the field whose value identifies an object in REST paths.
     id: str = "id"
-    # Fields with amounts in the currency that the object names.
+    # Fields with amounts of money; the currency is another field of the object.
     money: tuple[str, ...] = ()
-    # Clearer names of fields in texts for users; ``--json`` has the names of the REST API.
+    # Clearer names of fields for texts that users read; ``--json`` uses the names of the REST API.
     labels: tuple[tuple[str, str], ...] = ()
     # Another name of the command group.
     alias: str = ""
@@ -457,8 +457,8 @@ IMAGE_REGISTRY = Entity(
             is_immutable=True,
             choices=("docker", "harbor", "ghcr", "gitlab", "ngc", "ecr"),
         ),
-        Field("url", "URL, such as https://registry.example.org. Default: that of the kind."),
-        Field("username", "User name. Default: that of the kind."),
+        Field("url", "URL, such as https://registry.example.org. Default: the URL of the kind."),
+        Field("username", "User name. Default: the user name of the kind."),
         Field(
             "repositories",
             "Repository to scan; may be repeated. Default: all listed repositories.",

@@ -113,7 +113,9 @@ def body_from_options(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any
 
 
 def _with_texts(entity: Entity, item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with "no limit" for values that mean this, its currency and its labels."""
+    """Return an object for display: with "no limit" for values that mean this, with its currency,
+    and with labels as field names.
+    """
     texts = {
         field.name: NO_LIMIT
         for field in entity.fields

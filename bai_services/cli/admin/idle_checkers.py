@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from bai_services.core.counts import counted
 from bai_services.core.durations import parse_duration
 
 from .. import output
@@ -24,7 +25,7 @@ from ..command import (
 SCOPES = ("domain", "project", "resource-group", "user", "keypair-policy")
 _BINDING_COLUMNS = ("checker", "scope", "scope_name", "is_enabled", "is_dry_run", "id")
 _DECISION_COLUMNS = ("at", "checker", "session", "owner", "is_dry_run", "reason")
-_STOP_COLUMNS = ("session", "owner", "stopped_at", "ended_at", "device_hours", "used_again_at")
+_STOP_COLUMNS = ("session", "owner", "stopped_at", "ended_at")
 
 _dry_run_option = click.option(
     "--dry-run/--no-dry-run", "is_dry_run", default=None, help="Record decisions, but stop nothing."
@@ -188,16 +189,21 @@ async def replay(
     if as_json:
         output.print_json(result)
         return
-    output.print_table(result["stops"], _STOP_COLUMNS)
+    hours = ("device_hours",) if result["judged_device_hours"] else ("core_hours",)
+    output.print_table(result["stops"], (*_STOP_COLUMNS, *hours, "used_again_at"))
     print(summary_of(result))
 
 
 def summary_of(result: Mapping[str, Any]) -> str:
-    """Return the totals of a replay as text."""
+    """Return the totals of a replay as text: device hours only if the sessions had devices."""
+    kinds = ("device", "core") if result["judged_device_hours"] else ("core",)
+    freed = " and ".join(
+        f"{result[f'{kind}_hours_freed']} of {result[f'judged_{kind}_hours']} {kind} hours"
+        for kind in kinds
+    )
     text = (
-        f"{result['stopped']} of {result['judged']} sessions stopped, "
-        f"{result['stopped_wrongly']} of them wrongly (used again soon after); "
-        f"{result['device_hours_freed']} of {result['judged_device_hours']} device hours freed"
+        f"{result['stopped']} of {counted(result['judged'], 'sessions')} stopped, "
+        f"{result['stopped_wrongly']} of them wrongly (used again soon after); {freed} freed"
     )
     return text if result["is_complete"] else f"{text}\nincomplete: too many sessions or samples"
 

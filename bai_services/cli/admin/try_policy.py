@@ -73,8 +73,8 @@ async def try_policy(
 
     The command changes nothing. It compares the history, the current policy and up to two
     others: waiting times, utilization of the devices, and the number of sessions that would
-    have started earlier or later. The difference between the history and the current policy
-    is the error of the replay.
+    have started earlier or later. The difference between the history and the current policy shows
+    the inaccuracy of the replay.
     """
     now = datetime.now(UTC)
     body: dict[str, Any] = {

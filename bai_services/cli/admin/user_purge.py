@@ -51,8 +51,8 @@ async def purge_users(
 ) -> None:
     """Remove inactive users permanently; statistics and the audit log keep an anonymous account.
 
-    The users' sessions must have ended. If a user cannot be purged, the others are purged
-    nevertheless, and the exit code is 1.
+    The users' sessions must have ended. If a user cannot be purged, the other users are still
+    purged, and the exit code is 1.
     """
     if not yes:
         _confirm(users)

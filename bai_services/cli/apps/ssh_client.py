@@ -62,7 +62,7 @@ class SshFiles:
         output.note(f"registered the SSH key {name} of this machine with the hub")
 
     def pin(self, host: str, host_key: str) -> None:
-        """Accept only ``host_key`` for ``host``; the key came from the session through the hub."""
+        """Accept only ``host_key`` for ``host``; the session has sent the key through the hub."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         host = host.lower()  # OpenSSH looks up names in lower case
         line = f"{host} {host_key}\n"

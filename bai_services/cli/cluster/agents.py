@@ -81,7 +81,7 @@ async def devices(connection: Connection, name: str | None, *, as_json: bool) ->
 def with_formatted_capacity(agent: Mapping[str, Any]) -> dict[str, Any]:
     """Return an agent with human-readable total, used and free resources."""
     total, used = (ResourceSlots.parse(agent[name]) for name in ("slots", "used"))
-    # An agent's capacity can drop below what its sessions have allocated.
+    # The capacity of an agent can become smaller than the amounts that its sessions have allocated.
     free = {slot: max(0, amount - used.get(slot, 0)) for slot, amount in total.items()}
     return {
         **agent,
@@ -99,7 +99,7 @@ def _format_slots(slots: Iterable[str], amounts: Mapping[str, int]) -> str:
 
 
 def notes_of(device: Mapping[str, Any]) -> list[str]:
-    """Return the reasons why a device has less capacity or isolation than it could have."""
+    """Return the reasons why a device has less than its full capacity or isolation."""
     facts = device["facts"]
     notes = []
     if facts.get("masked"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -53,11 +54,19 @@ async def list_custom_images(
     epilog=example(
         "bai custom-image build my-tools .",
         "bai custom-image build my-tools . --image python -r cpu=2 -r mem=4g --wait",
+        "bai custom-image build my-tools env --repo https://git.example.org/lab/course.git",
     )
 )
 @click.argument("name")
-@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--image", help="Base image; by default that of the project.")
+@click.argument("directory", required=False)
+@click.option("--folder", metavar="NAME", help="Read the recipe from this folder.")
+@click.option("--repo", metavar="URL", help="Read the recipe from this git repository (https).")
+@click.option("--branch", metavar="NAME", help="Branch, tag or commit of the repository.")
+@click.option(
+    "--token-stdin", is_flag=True,
+    help="Read an access token for the repository from standard input.",
+)  # fmt: skip
+@click.option("--image", help="Base image. Default: the image of the project.")
 @click.option("--project", help="Project whose quota the build uses.")
 @click.option("--group", help="Resource group in which the image is built.")
 @click.option(
@@ -79,8 +88,12 @@ async def list_custom_images(
 async def build(
     connection: Connection,
     name: str,
-    directory: Path,
+    directory: str | None,
     *,
+    folder: str | None,
+    repo: str | None,
+    branch: str | None,
+    token_stdin: bool,
     image: str | None,
     project: str | None,
     group: str | None,
@@ -90,7 +103,10 @@ async def build(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Build the custom image NAME from the recipe in DIRECTORY.
+    """Build the custom image NAME from a recipe.
+
+    Without --folder and --repo, the recipe is in DIRECTORY of this machine. With one of them, it is
+    in DIRECTORY of a folder or git repository; the default is its top directory.
 
     The recipe consists of apt.txt, environment.yml, requirements.txt and Dockerfile; at least one
     of these files is needed. Other files of the directory are not read.
@@ -100,7 +116,17 @@ async def build(
     body |= {field: value for field, value in given.items() if value is not None}
     if resources:
         body["resources"] = dict(resources)
-    body["recipe"] = await asyncio.to_thread(_read_recipe, directory)
+    if folder and repo:
+        raise click.UsageError("pass either --folder or --repo")
+    if folder or repo:
+        source = {"vfolder": folder, "repo": repo, "branch": branch, "directory": directory}
+        source["token"] = await asyncio.to_thread(_read_token) if token_stdin else None
+        given = {field: value for field, value in source.items() if value}
+        body["recipe"] = (await connection.client.post("/recipes", given))["recipe"]
+    elif directory is None:
+        raise click.UsageError("pass DIRECTORY, --folder or --repo")
+    else:
+        body["recipe"] = await asyncio.to_thread(_read_recipe, Path(directory))
     made = await connection.client.post("/custom-images", body)
     shown = ""
     while wait:
@@ -125,7 +151,13 @@ async def build(
     output.print_done(text, made, as_json=as_json)
 
 
+def _read_token() -> str:
+    return sys.stdin.readline().strip()
+
+
 def _read_recipe(directory: Path) -> dict[str, str]:
+    if not directory.is_dir():
+        raise InvalidRequest(f"{directory} is not a directory")
     found: dict[str, str] = {}
     for name in FILES:
         path = directory / name

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from bai_services.client import Client
 from bai_services.core.errors import Unavailable
 from bai_services.core.scheduling.reservation_states import (
     ReservationPhase,
@@ -35,6 +36,7 @@ COLUMNS = (
 
 
 DELAY_COLUMNS = ("session", "owner", "starts_at", "delayed_until")
+CONFLICT_COLUMNS = ("session", "owner", "agents", "ends_at")
 PHASE_TEXTS = {
     ReservationPhase.UNUSED: "in progress, unused",
     ReservationPhase.USED: "in progress",
@@ -94,6 +96,8 @@ async def show(connection: Connection, name: str, *, as_json: bool) -> None:
     if not as_json:
         _to_text(found)
     output.print_fields(found, as_json=as_json)
+    if not as_json:
+        await _note_conflicts(connection.client, found)
 
 
 @reservation.command(
@@ -156,6 +160,8 @@ async def create(
     machines = ", ".join(made["agents"])
     text = f"reservation {made['name']} is {made['state']}: {machines}"
     output.print_done(text, made, as_json=as_json)
+    if not as_json:
+        await _note_conflicts(connection.client, made)
 
 
 @reservation.command(epilog=example("bai reservation delays course"))
@@ -187,6 +193,46 @@ async def delays(connection: Connection, name: str, *, as_json: bool) -> None:
         output.note(f"{found['count']} sessions in total")
 
 
+@reservation.command(epilog=example("bai reservation conflicts course"))
+@click.argument("name")
+@json_option
+@connected
+async def conflicts(connection: Connection, name: str, *, as_json: bool) -> None:
+    """List the running sessions that can delay a reservation.
+
+    These sessions are not certain to end before the start. The reservation does not stop them:
+    their resources become free when they end. If you need the resources in time, ask an
+    administrator to stop the sessions, or reserve other machines or a later start.
+    """
+    found = await connection.client.get(f"/reservations/{segment(name)}/conflicts")
+    if as_json:
+        output.print_json(found)
+        return
+    if not found["is_complete"]:
+        raise Unavailable("the manager does not know the running sessions now; try again later")
+    rows = [
+        {
+            "session": (one["session"] or {}).get("name", "-"),
+            "owner": (one["session"] or {}).get("owner", "-"),
+            "agents": one["agents"],
+            "ends_at": one["ends_at"] or "no time limit",
+        }
+        for one in found["sessions"]
+    ]
+    output.print_table(rows, CONFLICT_COLUMNS, empty="no running session delays the reservation")
+    if found["count"] > len(rows):
+        output.note(f"{found['count']} sessions in total")
+
+
+async def _note_conflicts(client: Client, reservation: Mapping[str, Any]) -> None:
+    """Print a note if running sessions can delay an open reservation."""
+    found = await client.get(f"/reservations/{reservation['id']}/conflicts")
+    if count := found["count"]:
+        sessions = "1 running session" if count == 1 else f"{count} running sessions"
+        name = reservation["name"]
+        output.note(f"{sessions} can delay the reservation: bai reservation conflicts {name}")
+
+
 def _decision(verb: str, state: str, summary: str) -> None:
     @reservation.command(verb, help=summary, epilog=example(f"bai reservation {verb} course"))
     @click.argument("name")
@@ -196,6 +242,8 @@ def _decision(verb: str, state: str, summary: str) -> None:
         path = f"/reservations/{segment(name)}"
         found = await connection.client.patch(path, {"state": state})
         output.print_done(f"reservation {found['name']} is {state}", found, as_json=as_json)
+        if state == ReservationState.APPROVED and not as_json:
+            await _note_conflicts(connection.client, found)
 
 
 _decision("approve", "approved", "Approve a requested reservation.")

@@ -37,8 +37,8 @@ class Patterns:
 
 EVERYTHING = Patterns()
 
-# Names of the files that a download writes besides its targets: partial files and the journal.
-# The comparison ignores case, as some file systems do.
+# Names of the files that a download writes in addition to its targets: partial files and the
+# journal. The comparison ignores case, as some file systems do.
 _RESERVED_NAME = re.compile(r"\.bai-.*\.(part|done)", re.IGNORECASE | re.DOTALL)
 
 
@@ -247,7 +247,7 @@ def _open_own(path: Path, flags: int) -> int:
 
 
 def _is_own(facts: os.stat_result) -> bool:
-    # A file with a second hard link may also be a file of this user outside the directory.
+    # If a file has a second hard link, it may be a file of this user outside of the directory.
     is_single_file = stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1
     return is_single_file and facts.st_uid == os.geteuid()
 

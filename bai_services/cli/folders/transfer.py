@@ -52,7 +52,7 @@ SMALL_BYTES = 2**20
 MIN_BUNDLED_FILES = 8
 MAX_BUNDLE_FILES = 2000
 MAX_BUNDLE_BYTES = 64 * 2**20
-# A long request fails after this time without progress. The transfer as a whole has no timeout.
+# A request fails if it makes no progress for this time. There is no timeout for a whole transfer.
 STALL_SECONDS = 300.0
 MAX_ATTEMPTS = 5
 
@@ -82,7 +82,7 @@ class MultipartUpload:
         """The offset of each part.
 
         The offsets depend only on the file size, so that an upload can be resumed with another
-        value of ``--parallel`` above 1. They are multiples of 1 MiB, because btrfs and XFS join
+        value of ``--parallel`` (above 1). They are multiples of 1 MiB, because btrfs and XFS join
         block-aligned parts without copying them.
         """
         step = max(PART_BYTES, -(-self.item.size // MAX_PARTS))
@@ -239,7 +239,7 @@ class Uploader:
                 timeout_seconds=STALL_SECONDS,
             )
         except (NotFound, Conflict):
-            self._delete_records(parts)  # these parts can never be joined
+            self._delete_records(parts)  # discard them: parts of a changed file cannot be joined
             raise
         self._delete_records(parts)
         self._bars.remove_task(parts.task)

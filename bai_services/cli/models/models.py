@@ -202,7 +202,9 @@ async def _wait_for_clone(client: Client, folder: dict[str, Any]) -> dict[str, A
 @click.argument("name")
 @click.argument("endpoint", required=False)
 @click.option("--project", metavar="NAME", help="Project that is charged.")
-@click.option("--variant", metavar="NAME", help="Runtime variant. Default: that of the model.")
+@click.option(
+    "--variant", metavar="NAME", help="Runtime variant. Default: the variant of the model."
+)
 @click.option("--command", metavar="COMMAND", help="Command of the server.")
 @click.option("--image", metavar="NAME", help="Image of the replicas.")
 @click.option("--preset", metavar="NAME", help="Resource preset. Default: the smallest.")

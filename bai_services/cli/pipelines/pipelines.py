@@ -301,7 +301,7 @@ async def runs(
     sort: str | None,
     as_json: bool,
 ) -> None:
-    """List the runs of your pipelines; with NAME, those of one pipeline."""
+    """List the runs of your pipelines; with NAME, only the runs of this pipeline."""
     query = page_query(sort, limit, offset)
     if name:
         query["pipeline_id"] = (await connection.client.get(_path(name)))["id"]

@@ -27,7 +27,7 @@ _COLUMNS = ("name", "tasks", "owner", "project", "is_builtin", "description", "i
 
 @command_group()
 def template() -> None:
-    """Save definitions of pipelines as templates, and use those of others."""
+    """Save definitions of pipelines as templates, and use templates of other users."""
 
 
 @template.command("list", epilog=example("bai pipeline template list"))
@@ -37,7 +37,7 @@ def template() -> None:
 async def list_(
     connection: Connection, *, limit: int, offset: int, sort: str | None, as_json: bool
 ) -> None:
-    """List templates: built-in ones, your own, and those of your projects."""
+    """List the built-in templates, your own, and the templates of your projects."""
     page = await connection.client.get("/pipeline-templates", **page_query(sort, limit, offset))
     output.print_page(page, _COLUMNS, as_json=as_json, empty="no templates")
 
@@ -66,7 +66,7 @@ async def show(connection: Connection, name: str, *, as_json: bool) -> None:
 async def save(
     connection: Connection, file: Path, *, project: str | None, project_owned: bool, as_json: bool
 ) -> None:
-    """Save a YAML file as a template; its name is that of the pipeline."""
+    """Save a YAML file as a template. The template gets the name of the pipeline."""
     with file.open(encoding="utf-8", errors="replace") as stream:
         text = stream.read(MAX_BYTES + 1)
     if len(text) > MAX_BYTES:

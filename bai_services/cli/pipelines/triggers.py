@@ -48,10 +48,15 @@ def trigger() -> None:
 )
 @click.argument("pipeline")
 @click.argument("name")
-@click.option("--folder", metavar="NAME", help="Run the pipeline for each file that appears here.")
-@click.option("--pattern", help="Paths of these files in the folder, such as 'new/*.csv'.")
 @click.option(
-    "--after", "source", metavar="PIPELINE", help="Run the pipeline after the runs of this one."
+    "--folder", metavar="NAME", help="Run the pipeline for each file that appears in this folder."
+)
+@click.option("--pattern", help="With --folder: paths of the files, such as 'new/*.csv'.")
+@click.option(
+    "--after",
+    "source",
+    metavar="PIPELINE",
+    help="Run the pipeline after the runs of this pipeline.",
 )
 @click.option(
     "--result",

@@ -221,7 +221,7 @@ def given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
 def limits_request(options: Mapping[str, Any]) -> dict[str, Any]:
     given = given_fields({name: options[name] for name in ("is_public", *_LIMITS)})
     if "tags" in given:
-        # One empty tag removes all.
+        # A single empty tag removes all tags.
         given["tags"] = [tag for tag in given["tags"] if tag]
     return given
 

@@ -147,8 +147,8 @@ async def _note_log(connection: Connection, name: str, owner: str) -> None:
     """Print the end of the output of the last replica that has ended, and name the command that
     prints all of it.
 
-    Users other than the owner only get the command, because each access to another user's log is
-    recorded.
+    For users other than the owner, only the command is printed, because each access to another
+    user's log is recorded.
     """
     path = f"{endpoint_path(name)}/replicas"
     page = await connection.client.get(path, phase="ended", sort="-changed_at", limit=1)

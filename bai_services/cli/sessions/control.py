@@ -211,7 +211,8 @@ async def extend(connection: Connection, name: str, *, by: str | None, as_json: 
     if by is None:
         lifetime = (await connection.client.get(path))["lifetime"]
         left = 0 if lifetime is None else lifetime["addable_seconds"]
-        # If nothing is left, the manager says which limit was reached.
+        # Send the request even if nothing is left: the error message of the manager contains the
+        # limit that was reached.
         seconds = min(left, _DEFAULT_EXTENSION_SECONDS) or _DEFAULT_EXTENSION_SECONDS
     else:
         seconds = parse_duration(by, "--by")

@@ -115,7 +115,7 @@ async def run(remote: Remote, words: list[str], feed: Feed, out: BinaryIO, err: 
             lost = asyncio.ensure_future(tunnel.wait_lost())
             await asyncio.wait((exit_code, lost), return_when="FIRST_COMPLETED")
             lost.cancel()
-            # This also completes if the tunnel is lost, because the loss closes the socket.
+            # This task also completes if the tunnel is lost, because the socket is then closed.
             code = await exit_code
     if code is None:
         raise Unavailable(

@@ -9,8 +9,9 @@ from typing import Any
 import click
 from rich.text import Text
 
-from bai_services.core.resources import CPU, MEM
+from bai_services.core.resources import CPU, MEM, family_name
 from bai_services.core.sessions.idle import WARNING_TIME
+from bai_services.core.sessions.idle_checks.checkers import CheckerType, CheckStatus
 from bai_services.core.sessions.lifecycle import ENDED, Result, SessionType, Status
 
 from .. import output, units
@@ -25,7 +26,6 @@ STATUS_STYLES: Mapping[str, str] = {
     Status.TERMINATED: "dim",
     Status.CANCELLED: "dim",
 }
-_GPU_FAMILIES = ("cuda", "rocm")
 
 
 @click.command(epilog=example("bai session info my-lab", "bai session info my-lab -v"))
@@ -40,7 +40,8 @@ async def info(connection: Connection, name: str, *, verbose: bool, as_json: boo
         output.print_json(session)
     elif verbose:
         addresses = {key: connection.address(session[key]) for key in ("url", "page")}
-        output.print_fields({**session, **addresses}, as_json=False)
+        rules = "\n".join(_idle_rules(session))
+        output.print_fields({**session, **addresses, "idle_checks": rules}, as_json=False)
     else:
         session_screen(connection, session).print(output.console())
 
@@ -97,7 +98,7 @@ def status_text(session: Mapping[str, Any]) -> str:
 def _exit_code(session: Mapping[str, Any]) -> int | None:
     """Return the exit code, if it shows how the session ended.
 
-    A session that is stopped can end with the code 0, which would look like a success.
+    A session that was stopped can also end with the code 0, but this is not a success.
     """
     code: int | None = session["exit_code"]
     return None if code == 0 and session["result"] != Result.SUCCESS else code
@@ -146,13 +147,13 @@ def _add_resources(screen: Screen, session: Mapping[str, Any]) -> None:
         for slot, amount in requested.items():
             if slot not in (CPU, MEM):
                 family, _, kind = slot.partition(".")
-                label = "GPU" if family in _GPU_FAMILIES else family.upper()
+                label = family_name(family)
                 screen.add(label, f"{amount} ({slot})" + suffix)
 
 
 def _device(device: Mapping[str, Any]) -> tuple[str, str]:
     """Return the label and the text of an allocated device or share of a device."""
-    label = "GPU" if device["family"] in _GPU_FAMILIES else str(device["family"]).upper()
+    label = family_name(str(device["family"]))
     model = "simulated" if device["is_simulated"] else device["model"]
     parts = [f"{device['share']} {model}"]
     if device["memory_bytes"] is not None:
@@ -185,6 +186,40 @@ def _add_end(screen: Screen, session: Mapping[str, Any]) -> None:
     )
     screen.pair(("Ends", ends), ("Idle stop", f"{idle} unless the session is used" if idle else ""))
     screen.add("Stops", stop)
+    for rule in _idle_rules(session):
+        # A coming stop is shown with its rule.
+        if not (stop and rule.startswith(session["end_rule"]["reason"])):
+            screen.add("Idle rule", rule)
+
+
+def _idle_rules(session: Mapping[str, Any]) -> list[str]:
+    """Return the idle checkers that may stop a running session: each rule, and how close it is."""
+    if session["status"] != Status.RUNNING:
+        return []
+    return [
+        f"{check['reason']}: {_idle_state(check)}"
+        for check in session["idle_checks"]
+        if not check["is_dry_run"]
+    ]
+
+
+def _idle_state(check: Mapping[str, Any]) -> str:
+    if check["is_excluded"]:
+        return "the session is excluded"
+    end = check["earliest_end_at"]
+    if end is None:
+        states = {CheckStatus.ACTIVE: "in use", CheckStatus.IDLE: "only while sessions wait"}
+        return states.get(check["status"], "not judged now, because activity or usage is unknown")
+    unless = "" if check["type"] == CheckerType.LIFETIME else " unless it is used"
+    warning = check["earliest_warning_at"]
+    is_ahead = warning is not None and units.is_ahead(warning)
+    warned = f"; first warning {units.relative_text(warning)}" if is_ahead else ""
+    return f"stops {_when(end)}{unless}{warned}"
+
+
+def _when(end: str) -> str:
+    """Return the time of a stop relative to now. A stop that is due follows within a second."""
+    return units.relative_text(end) if units.is_ahead(end) else "now"
 
 
 def _other_notices(session: Mapping[str, Any]) -> list[str]:
@@ -237,7 +272,7 @@ def coming_stop(session: Mapping[str, Any]) -> str:
     ends_at = units.parse_time(rule and rule["ends_at"])
     if ends_at is None or ends_at - datetime.now(UTC) > WARNING_TIME:
         return ""
-    return f"{units.relative_text(rule['ends_at'])}: {units.with_local_times(rule['reason'])}"
+    return f"{_when(rule['ends_at'])}: {units.with_local_times(rule['reason'])}"
 
 
 def stop_text(session: Mapping[str, Any]) -> str:
@@ -246,7 +281,7 @@ def stop_text(session: Mapping[str, Any]) -> str:
     if preemption is None:
         return ""
     then = ", then waits in the queue" if preemption["mode"] == "reschedule" else ""
-    when = units.relative_text(preemption["stops_at"])
+    when = _when(preemption["stops_at"])
     return f"{when}{then}: {units.with_local_times(preemption['reason'])}"
 
 

@@ -74,7 +74,8 @@ async def events(
         query["session"] = session["id"]
     while True:
         async with connection.client.stream("/events", **query) as response:
-            # Check after the stream is open, because the stream does not report earlier events.
+            # Read the status only when the stream is open, because the stream does not report
+            # earlier events.
             if until_end and (end := await _end_event(connection, query["session"])):
                 _print_event(end, as_json=as_json)
                 return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from bai_services.core.errors import (
     RateLimited,
     Unavailable,
 )
+from bai_services.core.sessions.agent_launch import is_openable
 from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
 from bai_services.core.user_input import read_whole, shown
 from bai_services.tunnel.client import TunnelClient
@@ -30,6 +31,9 @@ _REQUEST_TIMEOUT_SECONDS = 30.0
 # Renew a token after this fraction of its lifetime; retry a failed renewal after 30 s.
 _RENEWAL_FRACTION = 0.5
 _RETRY_SECONDS = 30.0
+# The manager itself waits 10 s for the server of a batch session.
+_OPEN_TIMEOUT_SECONDS = 180.0
+_OPEN_PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class Remote:
     # token and its lifetime in seconds.
     lifetime_seconds: float = 0.0
     renew: Callable[[], Awaitable[tuple[str, float]]] | None = None
+    # Raises an error if the session has ended.
+    raise_if_ended: Callable[[], Awaitable[None]] | None = None
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request to the session's own server; return the decoded JSON response.
@@ -70,7 +76,8 @@ class Remote:
         self, on_change: Callable[[str], None] = output.note
     ) -> AsyncIterator[TunnelClient]:
         """Open a tunnel and renew its token; pass messages for the user to ``on_change``."""
-        async with TunnelClient(self.url, self.token, on_change) as tunnel:
+        tunnel_client = TunnelClient(self.url, self.token, on_change, self.raise_if_ended)
+        async with tunnel_client as tunnel:
             renewal = asyncio.create_task(self._renew_token(tunnel, on_change))
             try:
                 yield tunnel
@@ -103,19 +110,16 @@ async def find_running_session(connection: Connection, name: str) -> Remote:
     NotFound
         If there is no such session, or the caller may not see it.
     Conflict
-        If the session is not running, or is a batch session, which has no server.
+        If the session is not running, or is a batch session that runs only its command.
     Forbidden
         If the session belongs to another user and the caller is signed in with a keypair.
     """
     session = await connection.client.get(f"/sessions/{segment(name)}")
-    if session["type"] == SessionType.BATCH:
-        raise Conflict(
-            f"{name} is a batch session: it runs only its command, without SSH, terminal and apps; "
-            f"read its output: bai session logs {name}"
-        )
     if session["status"] != Status.RUNNING:
         remedy = "" if session["status"] in ENDED else f"; wait for it: bai session wait {name}"
         raise Conflict(f"session {name} is {session['status']}{remedy}", status=session["status"])
+    if session["type"] == SessionType.BATCH:
+        await open_batch(connection, session)
     address = connection.address(session["url"])
     if address.startswith("http:") and connection.profile.url.startswith("https:"):
         raise Forbidden(
@@ -123,8 +127,17 @@ async def find_running_session(connection: Connection, name: str) -> Remote:
             "the hub: ask an administrator to use https for the proxy_address of the resource group"
         )
     credential = connection.profile.credential
+
+    async def raise_if_ended() -> None:
+        try:
+            found = await connection.client.get(f"/sessions/{session['id']}")
+        except BaiError:
+            return  # the manager may be restarting
+        if found["status"] in ENDED:
+            raise Conflict(f"session {session['name']} has ended: {found['status_info']}")
+
     if isinstance(credential, Token):
-        return Remote(session, address, credential.value)
+        return Remote(session, address, credential.value, raise_if_ended=raise_if_ended)
 
     async def renew() -> tuple[str, float]:
         response = await connection.client.post(f"/sessions/{session['id']}/token", {})
@@ -132,7 +145,33 @@ async def find_running_session(connection: Connection, name: str) -> Remote:
 
     # A session accepts only tokens, so a keypair is exchanged for a token of this session.
     token, seconds = await renew()
-    return Remote(session, address, token, seconds, renew)
+    return Remote(session, address, token, seconds, renew, raise_if_ended)
+
+
+async def open_batch(connection: Connection, session: Mapping[str, Any]) -> None:
+    """Start a server in a batch session, and wait until it is ready.
+
+    Raises
+    ------
+    Conflict
+        If the session is not running, or runs only its command.
+    Forbidden
+        If the session belongs to another user.
+    Unavailable
+        If the server does not start within 180 s.
+    """
+    name = session["name"]
+    if not is_openable(session["type"], session["started_by"]):
+        raise Conflict(
+            f"{name} is a batch session that runs only its command, because its agent has not "
+            f"started it; read its output: bai session logs {name}"
+        )
+    path = f"/sessions/{session['id']}/server"
+    deadline = asyncio.get_running_loop().time() + _OPEN_TIMEOUT_SECONDS
+    while not (await connection.client.post(path, {}))["is_ready"]:
+        if asyncio.get_running_loop().time() > deadline:
+            raise Unavailable(f"the server in session {name} does not start")
+        await asyncio.sleep(_OPEN_PAUSE_SECONDS)
 
 
 def parse_listen_address(text: str | None) -> tuple[str, int]:

@@ -44,6 +44,7 @@ from .control import (
 )
 from .devices import devices
 from .exec import cp, exec_
+from .history import history
 from .info import info, status_detail, status_text
 from .live_output import events, follow_log, top
 from .log_search import search_logs
@@ -78,6 +79,7 @@ for _command in (
     commit,
     devices,
     graph,
+    history,
     info,
     exclude_idle_checks,
     extend,
@@ -326,7 +328,7 @@ async def open_(connection: Connection, name: str, *, no_browser: bool, as_json:
     found = await connection.client.get(f"/sessions/{segment(name)}")
     if found["status"] in ENDED:
         raise Conflict(f"session {name} is {found['status']}; there is nothing to open")
-    # A batch session has no user interface; its page shows status and log.
+    # The page of a batch session shows status and log; ``bai app`` opens its apps.
     is_usable = found["status"] == Status.RUNNING and found["type"] != SessionType.BATCH
     address = connection.address(found["url"] if is_usable else found["page"])
     output.print_done(address, {"url": address, "status": found["status"]}, as_json=as_json)

@@ -29,7 +29,9 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def parse_amounts(
     context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
-    """Return the amounts of ``-r`` by slot; an invalid amount fails before any request."""
+    """Return the amounts of ``-r`` by slot; raise an error for an invalid amount, before any
+    request is sent.
+    """
     amounts = parse_pairs(texts, "-r", "-r cpu=1")
     for slot, text in amounts.items():
         parse_amount(slot, text)
@@ -103,7 +105,9 @@ def parse_mount(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Syntax:
-    """How an option differs from ``--FIELD-NAME VALUE`` with the type of the field."""
+    """The differences of an option from the default: ``--FIELD-NAME VALUE`` with the type of the
+    field.
+    """
 
     flags: Sequence[str] = ()
     metavar: str | None = None
@@ -211,7 +215,7 @@ def request_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def request_text(request: Mapping[str, Any]) -> str:
-    """Return a stored request for people: one line per field, with the units of resources."""
+    """Return a stored request as text: one line per field, with the units of resources."""
     lines = []
     for name, value in request.items():
         if name == "resources":

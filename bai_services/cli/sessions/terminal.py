@@ -110,7 +110,8 @@ class TerminalConnection:
             self._outgoing.put_nowait(None)
 
     def _send_size(self) -> None:
-        # Query the terminal: the variables COLUMNS and LINES do not change with the window.
+        # Query the terminal, because the variables COLUMNS and LINES do not change when the window
+        # is resized.
         size = os.get_terminal_size(sys.stdin.fileno())
         self._outgoing.put_nowait(["set_size", size.lines, size.columns])
 

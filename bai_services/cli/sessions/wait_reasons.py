@@ -28,13 +28,15 @@ def position_and_reasons(session: Mapping[str, Any]) -> list[str]:
 
 
 def position_text(position: int | None, group: str) -> str:
-    """Return the position of a pending session among those of all users in its group."""
+    """Return the position of a pending session among the sessions of all users in its group."""
     where = f"in resource group {group}"
     return f"pending {where}" if not position else f"position {position} {where} (all users)"
 
 
 def quota_note(session: Mapping[str, Any]) -> str:
-    """Return what ends the block of a session by a quota; empty for any other session."""
+    """Return what will end the block of a session that is blocked by a quota; empty for any other
+    session.
+    """
     failed = [one for one in session.get("reasons") or () if not one.get("passed")]
     if session["status"] != Status.PENDING or "policy" not in [one.get("check") for one in failed]:
         return ""

@@ -38,7 +38,7 @@ _DIVIDER = " · "
 _REFRESHES_PER_SECOND = 4
 # Minimum interval between plain lines if only the position or a number changed, not the reason.
 _MIN_SECONDS_BETWEEN_LINES = 30.0
-# Long enough for a restart of the manager.
+# This is long enough for a restart of the manager.
 _MAX_UNAVAILABLE_SECONDS = 30.0
 
 
@@ -113,10 +113,10 @@ def print_result(
 
 
 async def after_first_pass(client: Client, session: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a new session once the scheduler has placed it or knows why it is pending."""
+    """Return a new session when the scheduler has placed it, or has stored why it is pending."""
     latest = session
     path = f"/sessions/{session['id']}"
-    # The session exists already, so an error is no failure of the command.
+    # The session has been created, so the command does not fail because of an error here.
     with contextlib.suppress(BaiError):
         for _ in range(_FIRST_PASS_POLLS):
             if latest["status"] != Status.PENDING or latest["reasons"]:

@@ -23,7 +23,7 @@ def note_of(program: str, address: str) -> str:
 
 
 def parse_note(note: str) -> SignInNote | None:
-    """Return the parts of a sign-in's note; None for the note of another token.
+    """Parse the note of a browser sign-in; return None for the note of any other token.
 
     >>> parse_note("Browser sign-in: Firefox on Linux, 192.0.2.1")
     SignInNote(program='Firefox on Linux', address='192.0.2.1')

@@ -122,7 +122,7 @@ class CodeRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryCodes:
-    """New recovery codes, which are shown only once."""
+    """New recovery codes; they are shown only once."""
 
     recovery_codes: Sequence[str] = field(repr=False)
 

@@ -304,19 +304,19 @@ def reach(role: Role, action: str) -> Reach:
 
 # By default, a role cannot act on objects of owners with a higher rank.
 _RANKS: Mapping[Role, int] = {Role.USER: 0, Role.MONITOR: 0, Role.ADMIN: 1, Role.SUPERADMIN: 2}
-# Actions to which ranks do not apply: these reads contain no files, environments or secrets, and
+# Ranks do not apply to these actions: they return no files, environments or secrets, and
 # administrators need them for the accounts of their domain.
 _METADATA_READS = frozenset({"user.read", "keypair.read", "quota.read", "usage.read"})
-# A caller who can change an account or a keypair can sign in as its owner. A monitor reads every
-# domain, so for these actions it ranks above a domain admin.
+# A caller who can change an account or a keypair can sign in as its owner. A monitor can read every
+# domain, so for these actions its rank is above that of a domain admin.
 _CREDENTIAL_WRITES = frozenset({"user.write", "keypair.write"})
 
 
 def reaches(caller: Caller, action: str, target: Target) -> bool:
     """Return whether the caller may perform ``action`` on ``target``.
 
-    Objects of an owner with a higher rank are out of reach, unless the caller's reach is ALL or the
-    action only reads metadata.
+    The caller cannot act on objects of an owner with a higher rank, unless the caller's reach is
+    ALL or the action only reads metadata.
     """
     scope = reach(caller.role, action)
     if scope is Reach.ALL:

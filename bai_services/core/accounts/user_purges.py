@@ -24,7 +24,7 @@ class PurgeAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PurgeOptions:
-    """What a purge does with the user's folders, and with folders that other users can also use.
+    """How a purge treats the user's own folders, and the folders that are shared with other users.
 
     ``new_owner``: id, user name or e-mail address of the new owner; empty: the caller.
     """

@@ -141,7 +141,7 @@ def share_end(now: datetime, seconds: int | None, max_seconds: int) -> datetime:
     """Return the time at which a share ends: ``seconds`` after ``now``.
 
     ``max_seconds`` is the limit of the user policy; 0 means no limit. If ``seconds`` is None, the
-    share ends after the shorter of a week and ``max_seconds``.
+    share ends after a week, or after ``max_seconds`` if that is shorter.
 
     Raises
     ------

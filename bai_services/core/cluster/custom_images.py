@@ -29,7 +29,7 @@ _NOT_IN_REPOSITORY = re.compile(r"[^a-z0-9]+")
 
 
 class Visibility(StrEnum):
-    """Who may start sessions with a custom image."""
+    """The users who may start sessions with a custom image."""
 
     PRIVATE = "private"  # its owner
     PROJECT = "project"  # the members of its project, in this project
@@ -62,7 +62,7 @@ OPEN_COMMITS = frozenset({S.PENDING, S.COMMITTING, S.BUILDING, S.PUSHING})
 TRANSITIONS: Mapping[tuple[CommitStatus, CommitEvent], CommitStatus] = {
     (S.PENDING, E.COMMIT_REPORTED): S.COMMITTING,
     (S.COMMITTING, E.COMMIT_REPORTED): S.COMMITTING,
-    # After a restart of the agent, the commit begins again.
+    # The commit is repeated after a restart of the agent.
     (S.PUSHING, E.COMMIT_REPORTED): S.COMMITTING,
     **{(status, E.BUILD_REPORTED): S.BUILDING for status in OPEN_COMMITS},
     **{(status, E.PUSH_REPORTED): S.PUSHING for status in OPEN_COMMITS},
@@ -120,8 +120,8 @@ class BuildLog:
 class CommitRequest:
     """A commit as the agent executes it. ``max_bytes`` limits the changes; 0: no limit.
 
-    ``recipe``: files of a recipe. If there are any, the image is built from them, with the image of
-    the session as its base.
+    ``recipe``: files of a recipe. If it is not empty, the image is built from these files, with the
+    image of the session as base.
     """
 
     id: str

@@ -79,14 +79,14 @@ class Sharing:
         return self.least <= share <= self.max_share_now and in_force in (0, share)
 
     def restricted_to(self, minimum: Level) -> Sharing:
-        """Return this sharing, without shares if its enforcement level is below ``minimum``."""
+        """Return this sharing; if its level is below ``minimum``, return it without shares."""
         return self if self.level.is_at_least(minimum) else Sharing(self.level, self.least, 0)
 
     def to_facts(self) -> dict[str, Any]:
         """Return the sharing entries of a device's facts.
 
-        ``from_facts`` restores an equivalent sharing, not always an equal one: ``most`` is capped
-        at a whole device, and for a device without shares, only the level is written.
+        ``from_facts`` restores an equivalent sharing, but not always the same values: ``most`` is
+        limited to a whole device, and only the level of a device without shares is written.
         """
         if not self.most:
             return {"enforcement": self.level.value, "shares": None}

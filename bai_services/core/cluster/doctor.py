@@ -81,7 +81,7 @@ def compare_protocols(agent: int) -> Finding | None:
 
 def compare_storage(problems: Mapping[str, str], findings: Sequence[Finding]) -> Iterator[Finding]:
     """Yield a finding for each storage host that the agent has reported as not working, unless
-    ``findings`` contain an error of that host.
+    ``findings`` already contain an error about that host.
     """
     found = {one.check for one in findings if one.level == Level.ERROR}
     for host, problem in sorted(problems.items()):

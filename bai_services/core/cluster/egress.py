@@ -159,10 +159,10 @@ def ruleset(
 ) -> str:
     """Return the input of ``iptables-restore --noflush`` that sets the agent's chains atomically.
 
-    ``clients`` are the networks from which connections to the containers are allowed. None means
-    that no port is published, so Docker allows no connection.
+    ``clients`` are the networks from which connections to the containers are allowed. None: no port
+    is published, so Docker allows no connection.
 
-    For an allowed packet, the rules RETURN to Docker's own rules, so both must allow the packet.
+    The rules RETURN an allowed packet to Docker's own rules, which must also allow it.
     Containers of one bridge may reach each other, except on a shared bridge.
     """
     lines = ["*filter", *(f":{chain} - [0:0]" for chain in chains.all())]

@@ -236,7 +236,7 @@ def _with_endpoints(ours: Mapping[str, str]) -> tuple[ServicePort, ...]:
 
 
 def preferred_shared_memory(labels: Mapping[str, str]) -> int | None:
-    """Return the bytes that the label ``resource.preferred.shmem`` sets; None if it is missing.
+    """Return the value of the label ``resource.preferred.shmem`` in bytes; None if it is missing.
 
     ``labels`` are the labels of a registered image, so they are valid.
     """

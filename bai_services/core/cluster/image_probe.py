@@ -1,5 +1,5 @@
-"""Facts that a probe finds in an image without the session runtime, and the environment of its
-sessions.
+"""Facts that a probe finds in an image without the session runtime, and the environment of sessions
+with such an image.
 """
 
 from __future__ import annotations

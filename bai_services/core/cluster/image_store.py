@@ -23,8 +23,8 @@ OPEN_PULLS = frozenset({PullStatus.PENDING, PullStatus.PULLING})
 # Minimum time between the last use of an image and its eviction: the spawner may be about to start
 # a container.
 MIN_UNUSED_SECONDS = 3600
-# The registry in the names of images that exist on one agent only; these images are not looked up
-# in a registry.
+# Placeholder for the registry in the names of images that exist on one agent only. No registry is
+# queried for these images.
 LOCAL_HOST = "localhost"
 
 
@@ -87,7 +87,7 @@ class StoredImage:
     """An image on the disk of a machine.
 
     ``last_used`` is in seconds since the epoch; None for an image that bai-hub has never used.
-    ``is_pulled``: a registry has the image, so it can be pulled again.
+    ``is_pulled``: the image is in a registry, so it can be pulled again.
     """
 
     id: str
@@ -101,8 +101,8 @@ class StoredImage:
     def is_local(self) -> bool:
         """Whether this is a custom image without a registry.
 
-        With containerd as image store, such an image also has a digest, although no registry has
-        it.
+        With containerd as image store, such an image also has a digest, although it is in no
+        registry.
         """
         return any(name.startswith(f"{LOCAL_HOST}/") for name in self.names)
 
@@ -172,7 +172,7 @@ def digest_state(registered: str, on_agent: str) -> bool | None:
 
 
 def lacks(agent: AgentImages, image: str, architecture: str, digest: str) -> bool:
-    """Return whether an agent can run an image, but lacks the version ``digest`` of the image."""
+    """Return whether an agent can run an image, but does not have its version ``digest``."""
     if agent.engine != "docker" or agent.architecture != architecture:
         return False
     if image not in agent.digests:

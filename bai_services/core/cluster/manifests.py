@@ -28,7 +28,7 @@ MAX_TOKEN_CHARACTERS = 16_384
 DEFAULT_TOKEN_SECONDS = 60
 MAX_TOKEN_SECONDS = 3600
 
-# Map from the name of an architecture in images to the name that machines report.
+# Maps the name of an architecture in images to the name that machines report.
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l"}
 _ARCHITECTURE = re.compile(r"[a-z0-9_]{1,32}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -84,7 +84,7 @@ def parse_manifest(document: Any) -> Manifest | Sequence[Platform]:
     Raises
     ------
     ValueError
-        If the document is neither, or one of its fields is malformed.
+        If the document has neither form, or one of its fields is malformed.
     """
     if not isinstance(document, dict):
         raise ValueError("the manifest is not an object")

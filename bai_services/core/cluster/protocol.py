@@ -14,12 +14,14 @@ MAX_REPORTS = 100
 
 
 def is_supported(other: int, own: int = PROTOCOL) -> bool:
-    """Return whether a process of version ``own`` works with one of version ``other``."""
+    """Return whether a process of version ``own`` is compatible with a process of version
+    ``other``.
+    """
     return abs(other - own) <= MAX_DIFFERENCE
 
 
 def check_agent(agent: int, manager: int = PROTOCOL) -> None:
-    """Raise ``Conflict`` if the manager does not work with this version of an agent."""
+    """Raise ``Conflict`` if the manager is not compatible with this version of an agent."""
     if is_supported(agent, manager):
         return
     oldest, newest = max(FIRST_PROTOCOL, manager - MAX_DIFFERENCE), manager + MAX_DIFFERENCE
@@ -36,11 +38,11 @@ def check_agent(agent: int, manager: int = PROTOCOL) -> None:
 
 
 class IncompatibleManager(Conflict):
-    """The manager has a version of the protocol with which this agent does not work."""
+    """The protocol version of the manager is not compatible with this agent."""
 
 
 def check_manager(manager: int, agent: int = PROTOCOL) -> None:
-    """Raise ``IncompatibleManager`` if this agent does not work with this version of a manager."""
+    """Raise ``IncompatibleManager`` if this agent cannot work with this version of a manager."""
     if not is_supported(manager, agent):
         remedy = "upgrade the manager first" if manager < agent else "upgrade this agent"
         raise IncompatibleManager(

@@ -1,4 +1,4 @@
-"""Provisioned machines: when to start a machine for pending sessions, and when to stop it.
+"""Provisioned machines: decide when to start a machine for pending sessions, and when to stop it.
 
 A command of the administrator starts and stops the machines (``manager/cluster/provisioning.py``).
 ``decide`` is a pure function of the machines, the demand and the time.
@@ -20,8 +20,8 @@ MAX_MACHINES = 1000
 MAX_STARTS = 10
 MAX_SECONDS = 7 * 24 * 3600
 MIN_JOIN_SECONDS = 10
-# Time after the join of an agent in which its empty machine still counts as reserved for the
-# pending sessions for which it was started.
+# Period after the join of an agent in which its empty machine is still reserved for the pending
+# sessions that caused its start.
 SETTLING_SECONDS = 30
 
 
@@ -30,7 +30,7 @@ class MachineStatus(StrEnum):
     STARTING = "starting"  # the command has started it; its agent has not joined yet
     RUNNING = "running"  # its agent has joined
     DRAINING = "draining"  # it accepts no sessions, and stops when it has none
-    STOPPING = "stopping"  # the command is called to stop it until it succeeds
+    STOPPING = "stopping"  # the command that stops it is repeated until it succeeds
     STOPPED = "stopped"
     FAILED = "failed"  # it never joined, and is stopped
 
@@ -74,7 +74,7 @@ def next_status(status: MachineStatus, event: MachineEvent) -> MachineStatus:
 
 
 class MachineReason(StrEnum):
-    """Why a machine is drained or was given up, or that the last call to stop it has failed."""
+    """Why a machine is drained or was given up; or that the last command to stop it has failed."""
 
     NONE = ""
     START_FAILED = "start-failed"
@@ -154,7 +154,7 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do next: the number of machines to start, and the events of existing machines."""
+    """A decision: the number of machines to start, and the events of existing machines."""
 
     starts: int = 0
     events: tuple[tuple[str, MachineEvent], ...] = ()
@@ -171,11 +171,10 @@ def decide(
 ) -> Decision:
     """Return the next steps for the machines of one resource group.
 
-    ``machines``: those that have not ended. ``demand``: the number of further empty machines with
-    which pending sessions could start. ``recent_starts``: starts within the last hour.
+    ``machines``: the machines that have not ended. ``demand``: the number of further empty machines
+    with which pending sessions could start. ``recent_starts``: starts within the last hour.
 
-    A machine that has sessions is never stopped. While the demand is constant, no machine that is
-    needed is drained.
+    A machine that has sessions is never stopped. A machine that the demand needs is not drained.
     """
     events: list[tuple[str, MachineEvent]] = []
     live, draining = [], []

@@ -14,6 +14,8 @@ from ..user_input import shown
 APT, CONDA, PIP, DOCKERFILE = "apt.txt", "environment.yml", "requirements.txt", "Dockerfile"
 FILES = (APT, CONDA, PIP, DOCKERFILE)
 MAX_RECIPE_CHARACTERS = 64 * 1024
+# A character has at most four bytes.
+MAX_RECIPE_BYTES = 4 * MAX_RECIPE_CHARACTERS
 MAX_STEPS = 100
 MAX_PACKAGES = 500
 # Maximum size of the stored output of a build; earlier output is dropped.
@@ -36,8 +38,8 @@ _INSTALL_APT = (
     "apt-get install -y --no-install-recommends {packages}; "
     "apt-get clean; rm -rf /var/lib/apt/lists/*"
 )
-# Session images import packages of /opt/custom; in other images, /opt/custom is the directory of
-# packages of the user, because the agent sets PYTHONUSERBASE.
+# Session images import packages from /opt/custom. In other images, the agent sets PYTHONUSERBASE to
+# /opt/custom, so it is the user's package directory.
 _INSTALL_PIP = (
     "set -e; export PIP_NO_CACHE_DIR=1 PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore "
     "PYTHONUSERBASE=/opt/custom; cd {directory}; "
@@ -109,7 +111,7 @@ def dockerfile_of(files: Mapping[str, str], image: str, variables: Sequence[str]
     commands = ((CONDA, _INSTALL_CONDA), (PIP, _INSTALL_PIP))
     for name, command in commands:
         if checked.get(name, "").strip():
-            # Each file is copied just before its step, so a changed file does not invalidate the
+            # Copy each file just before its step, so that a changed file does not invalidate the
             # cache of earlier steps.
             lines.append(f"COPY {name} {_DIRECTORY}/{name}")
             lines.append(_run(_CLEAN + command.format(directory=_DIRECTORY)))

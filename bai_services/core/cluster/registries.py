@@ -49,7 +49,8 @@ class KindFacts:
 
     ``url``: the default URL; "" if each installation has its own URL. ``username``: the user name
     that all accounts share; "" if each account has its own user name. ``has_catalog``: whether a
-    scan can list the repositories; otherwise the registry object must name them.
+    scan can list the repositories; otherwise the field ``repositories`` of the registry must list
+    them.
     """
 
     url: str = ""
@@ -249,7 +250,9 @@ def matches(repository: str, tag: str, patterns: Sequence[str]) -> bool:
 
 
 def repository_may_match(repository: str, patterns: Sequence[str]) -> bool:
-    """Return whether a tag of the repository could match; if not, its tags need not be listed."""
+    """Return whether some tag of the repository could match a pattern; otherwise its tags need not
+    be listed.
+    """
     names = [pattern.rpartition(":")[0] for pattern in patterns]
     # A wildcard before the colon may also match a colon, so compare only the literal beginning.
     starts = [re.split(r"[*?\[]", name, maxsplit=1)[0] for name in names]

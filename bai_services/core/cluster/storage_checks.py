@@ -37,7 +37,7 @@ class StorageCheck(StoragePath):
 def storage_problems(
     hosts: Iterable[str], reported: Mapping[str, str] | None
 ) -> dict[str, StorageProblem]:
-    """Return the problem of each of ``hosts`` that does not work on the machine of an agent.
+    """Return the problems of those ``hosts`` that do not work on the machine of an agent.
 
     ``reported`` maps the checked hosts to their problem, "" if there is none. An agent of an
     earlier version checks no hosts; ``reported`` is then None, and all hosts count as working.

@@ -33,7 +33,7 @@ def granted_on(host: str, maps: Sequence[Mapping[str, Sequence[str]]]) -> frozen
 def missing_permissions(
     required: Mapping[str, Sequence[str]], *granted: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
-    """Return, by host, the ``required`` permissions that none of the ``granted`` maps contains."""
+    """Return the ``required`` permissions that no map in ``granted`` contains, by host."""
     missing = {
         host: [name for name in permissions if name not in granted_on(host, granted)]
         for host, permissions in required.items()

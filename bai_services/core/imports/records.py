@@ -16,10 +16,10 @@ class FolderImport:
     """An import of a repository, archive or file into a folder.
 
     ``source``: the URL; ``commit_id``: the commit that was fetched. ``directory``: directory of the
-    files in the folder, "" for the top. ``open_path``: path of the files below the URL of a session
-    that mounts the folder. ``skipped``: see ``FetchedFiles``. ``problem``: why the import has
-    failed, "" if it has not failed; ``problem_coded``: the same text as a code with values, None
-    for a text without a code.
+    folder that contains the imported files, "" for the top. ``open_path``: path of the files below
+    the URL of a session that mounts the folder. ``skipped``: see ``FetchedFiles``. ``problem``: why
+    the import has failed, "" if it has not failed; ``problem_coded``: the same text as a code with
+    values, None for a text without a code.
     """
 
     id: str

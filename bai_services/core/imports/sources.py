@@ -23,8 +23,8 @@ MAX_TOKEN = 512
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 _BRANCH = re.compile(r"[A-Za-z0-9][\w./+@-]{0,127}", re.ASCII)
-# git and the address check must resolve the same host, so final dots and percent-encoding are
-# rejected.
+# Final dots and percent-encoding are rejected, so that git and the address check resolve the same
+# host.
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 _TOKEN = re.compile(r"[!-~]+")
 _FOLDER_CHARACTER = re.compile(r"[^A-Za-z0-9._-]+")
@@ -40,7 +40,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ImportSource:
-    """The source of an import. ``branch``: branch, tag or commit, "" for the repository's default.
+    """The source of an import. ``branch``: branch, tag or commit, "" for the default branch.
 
     ``path``: the file to which the link leads, relative to the imported files; "" for other links.
     """
@@ -143,7 +143,7 @@ def file_name(url: str) -> str:
 
 
 def open_path(source: ImportSource, folder: str, directory: str, given: str = "") -> str:
-    """Return the path below the URL of a session that opens after an import.
+    """Return the path, below the URL of a session, of the page that opens after an import.
 
     ``given``: a path such as ``lab/tree/folder/a.ipynb``; "" for the default, which is JupyterLab
     with the file of the source.

@@ -71,7 +71,7 @@ def validity(
 def findings_from_json(values: object) -> list[Finding]:
     """Return the findings that an agent has reported, limited in number and length.
 
-    An entry that cannot be read becomes an error.
+    An entry that cannot be parsed is returned as an error.
     """
     if not isinstance(values, list):
         return [error("agent", "the agent reported no findings", "upgrade bai-hub on this node")]

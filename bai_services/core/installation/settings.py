@@ -37,7 +37,7 @@ _E = TypeVar("_E", bound=StrEnum)
 
 
 class Tls(StrEnum):
-    """Which program terminates TLS; caddy and traefik get certificates by ACME.
+    """The program that terminates TLS; caddy and traefik get certificates by ACME.
 
     ``external``: another reverse proxy, which the administrator operates.
     """
@@ -157,7 +157,7 @@ def parse(text: str) -> Installation:
 
 
 class _Reader:
-    """Reads each setting once; settings that remain are unknown."""
+    """Reads the settings of a file. Settings that are not read are reported as unknown."""
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self._sections = {
@@ -403,7 +403,7 @@ def moved(
     changed: dict[str, Any] = dict(values)
     if state is not None:
         changed["state"] = _checked_path("service.state", state)
-    # The default host is inside the state folder, and moves with it.
+    # The path of the default host is inside the state folder, so it changes with that folder.
     if installation.storage or storage:
         changed["storage"] = tuple(hosts.values())
     result = replace(installation, **changed)

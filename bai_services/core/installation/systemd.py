@@ -243,7 +243,9 @@ def _paths(installation: Installation, component: Component, program: Program) -
 
 
 def _path_rules(writable: Sequence[str], needed: Sequence[str]) -> list[str]:
-    """Return the lines for paths that a component writes, and for other paths that it needs."""
+    """Return the lines for the paths that a component writes, and for the other paths that it
+    needs.
+    """
     in_home = any(
         path.startswith(("/home/", "/root/", "/run/user/")) for path in [*writable, *needed]
     )

@@ -143,7 +143,9 @@ def _resources(value: object) -> Mapping[str, str]:
 
 
 def resources_text(resources: Mapping[str, str] | None) -> str:
-    """Return resources in their stored form: JSON with sorted keys, so texts can be compared."""
+    """Return resources in their stored form: JSON with sorted keys, so that equal resources have
+    equal texts.
+    """
     return json.dumps(dict(resources or {}), sort_keys=True)
 
 
@@ -168,7 +170,7 @@ def latest(versions: Mapping[str, str]) -> str | None:
 
 
 def satisfies(slots: Mapping[str, int], needs: Mapping[str, int]) -> bool:
-    """Return whether ``slots`` satisfy ``needs``; a whole device also counts as shares."""
+    """Return whether ``slots`` satisfy ``needs``; whole devices also satisfy a need for shares."""
     return all(_available(slots, slot) >= amount for slot, amount in needs.items())
 
 
@@ -179,7 +181,7 @@ def _available(slots: Mapping[str, int], slot: str) -> int:
 
 
 def fitting(needs: Iterable[str], maxima: Mapping[str, int]) -> list[str]:
-    """Return the ``resources_text`` values in ``needs`` that ``maxima`` satisfy."""
+    """Return those ``resources_text`` values in ``needs`` that ``maxima`` satisfy."""
     return [text for text in needs if satisfies(maxima, ResourceSlots.parse(json.loads(text)))]
 
 

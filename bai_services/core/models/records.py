@@ -68,8 +68,8 @@ class ModelImport:
     ``commit_id``: commit of the revision when the import began. ``folder_id``: None until the
     import is approved, and after its folder was deleted. ``problem``: why the import has failed, ""
     if it has not failed; ``problem_coded``: the same text as a code with values, None for a text
-    without a code. ``kept_until``: until then, a retry continues with the first incomplete file;
-    None if nothing is kept.
+    without a code. ``kept_until``: until this time, a retry continues with the first incomplete
+    file; None if no files are kept.
     """
 
     id: str

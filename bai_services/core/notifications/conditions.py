@@ -11,10 +11,11 @@ from ..wall_clock import has_elapsed
 from .catalogue import EventName
 from .events import Audience, Event
 
-# Time for which a condition must not hold before it can raise another event. Otherwise, a value
+# A condition can raise another event only after it has not held for this time. Otherwise, a value
 # that fluctuates around a limit would raise many events.
 REARM_AFTER = timedelta(minutes=10)
-# The same for warnings before the end of a session, which users can extend.
+# The same time for warnings before the end of a session. It differs because users can extend
+# sessions.
 REARM_WARNING_AFTER = timedelta(minutes=1)
 
 PENDING_LONG = timedelta(hours=1)

@@ -43,7 +43,7 @@ class Event:
     """An event to be delivered.
 
     ``key`` makes events idempotent: a second event with the same key is ignored. Code that is
-    repeated after a crash therefore raises the event once. ``text`` must contain no secret.
+    repeated after a crash therefore raises the event only once. ``text`` must contain no secret.
     ``link`` is a path below the web UI, such as ``sessions/ID``. ``domain`` is the domain to which
     the event belongs, for webhooks of a domain; None: the installation.
     """
@@ -138,7 +138,7 @@ def rollout_failed(
     endpoint: str,
     reason: CodedText,
 ) -> Event:
-    """Return the event for a new revision of an endpoint that was given up."""
+    """Return the event for a new revision of an endpoint whose rollout was abandoned."""
     text = TextTemplate.NOTICE_ROLLOUT_FAILED.text(reason, name=endpoint)
     audience = Audience(user_id=owner_id)
     key = f"rollout:{revision_id}@{at.isoformat(timespec='milliseconds')}"

@@ -17,7 +17,7 @@ MAX_PENDING_DELIVERIES = 1000
 # was at least ``SUSPENDED_AFTER`` ago.
 SUSPENDED_AFTER_FAILURES = 10
 SUSPENDED_AFTER = timedelta(hours=1)
-# Time after which a delivery is given up.
+# Time after which a delivery is no longer attempted.
 DELIVERY_LIFETIME = timedelta(days=1)
 FIRST_RETRY = timedelta(seconds=10)
 MAX_RETRY = timedelta(minutes=30)

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from ..scheduling.maintenance import MaintenanceWindow
 
-# Value of ``reason`` in the details of the error that rejects a change during read-only
-# maintenance.
+# A change during read-only maintenance is rejected with an error; this is ``reason`` in its
+# details.
 READ_ONLY = "read-only"
 MAX_REASON_CHARS = 255
 # Maximum number of stored maintenances, including ended ones that are not yet removed.
@@ -26,8 +26,8 @@ class Mode(StrEnum):
     """Effect of a maintenance.
 
     ``no-starts``: no session starts during the period. ``drain``: in addition, a session does not
-    start before the period if its maximum run time reaches into the period. A session without a
-    maximum run time still starts. ``read-only``: as ``no-starts``, and users can change nothing.
+    start if its maximum run time ends after the begin of the period. A session without a maximum
+    run time still starts. ``read-only``: as ``no-starts``, and users can change nothing.
     """
 
     NO_STARTS = "no-starts"

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from ..errors import InvalidRequest
 
-# Time after the end of its period at which an object is removed, when another object is created.
+# When an object is created, objects whose period ended longer ago than this are removed.
 KEPT_AFTER_END = timedelta(days=90)
-# A given time may be this long ago: the clock of the user may be slow, and "now" means the time at
-# which the user filled in the form.
+# A time from a user may be in the past by at most this. The user's clock may be slow, and "now" in
+# a form is the time at which the user filled in the form.
 PAST_TOLERANCE = timedelta(minutes=5)
 
 
@@ -36,7 +36,9 @@ def check_period(starts_at: datetime, ends_at: datetime | None) -> None:
 
 
 def require_not_past(at: datetime | None, now: datetime, field: str) -> None:
-    """Raise ``InvalidRequest`` if ``at`` is longer ago than ``PAST_TOLERANCE``; None is valid."""
+    """Raise ``InvalidRequest`` if ``at`` is before ``now`` by more than ``PAST_TOLERANCE``; None is
+    valid.
+    """
     if at is not None and at < now - PAST_TOLERANCE:
         minutes = int(PAST_TOLERANCE.total_seconds()) // 60
         raise InvalidRequest(

@@ -1,8 +1,8 @@
 """Shell code that takes the outputs of a cached task from an earlier run.
 
 The outputs are stored in ``/pipeline/cache/TASK/KEY``. The session computes the key, because the
-contents of the inputs are part of it and hashing them may take long. Without ``sha256sum`` in the
-image, or if the cache cannot be written, the task runs as without a cache.
+contents of the inputs are part of it and hashing them may take long. If the image has no
+``sha256sum`` or the cache cannot be written, the task runs without a cache.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from .definition import Cache, Task
 
 # The last line of the log of a task whose outputs are taken from the cache.
 CACHED_LINE = "The outputs were taken from the cache; the command was not run."
-# Maximum number of cache entries of a task for each value over which it is mapped; the least
-# recently used ones are deleted first.
+# Maximum number of cache entries of a task; of a mapped task, for each value. The least recently
+# used entries are deleted first.
 MAX_ENTRIES = 20
-# ``_bai_hash`` never returns the same hash twice if a file cannot be read.
+# If a file cannot be read, ``_bai_hash`` returns a new hash for each session, so nothing is taken
+# from the cache.
 _FUNCTIONS = """\
 _bai_hash() {
   for _bai_path in "$@"; do

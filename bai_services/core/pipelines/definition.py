@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 VERSION = 1
-# Maximum number of tasks of a definition, and of task runs of a run after maps are expanded.
+# Maximum number of tasks of a definition, and of task runs in a run (after the expansion of maps).
 MAX_TASKS = 1000
 MAX_EDGES = 10_000
 MAX_PARAMETERS = 50
@@ -38,7 +38,7 @@ SESSION_KINDS = frozenset({TaskKind.COMMAND, TaskKind.NOTEBOOK})
 
 
 class RunIf(StrEnum):
-    """The results of the needed tasks that let a task run."""
+    """The results that the needed tasks must have before a task may run."""
 
     SUCCESS = "success"  # all have succeeded
     ANY_SUCCESS = "any-success"  # all have ended, and at least one has succeeded
@@ -95,7 +95,7 @@ class ForEach:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """What the outputs of a cached task depend on, besides the task and its inputs: ``files`` of
+    """What the outputs of a cached task depend on, apart from the task and its inputs: ``files`` of
     the pipeline's folder, and ``parameters`` (None: all parameters).
     """
 
@@ -123,9 +123,10 @@ class Task:
     ``pipeline``: name or id of a sub-pipeline. ``parameters``: parameters of the sub-pipeline; a
     value ``$NAME`` stands for the value of the parameter NAME.
 
-    In a run, the definition also contains the tasks of sub-pipelines. For such a task,
-    ``parameters`` are the parameters of its sub-pipeline; None: those of the run. ``entries``
-    belong to the tasks that contain the task, outermost first.
+    In a run, the definition also contains the tasks of sub-pipelines. For a task of a sub-pipeline,
+    ``parameters`` are the parameters of the sub-pipeline. For other tasks, ``parameters`` is None:
+    they use the parameters of the run. ``entries`` belong to the tasks that contain the task,
+    outermost first.
     """
 
     name: str

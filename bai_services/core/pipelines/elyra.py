@@ -89,8 +89,8 @@ def _definition(primary: Mapping[str, Any], name: str) -> PipelineDefinition:
 
 
 def _names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the names of the tasks by the ids of their nodes: the labels, made unique with
-    numbers.
+    """Return the names of the tasks by the ids of their nodes: the labels, with numbers that make
+    them unique.
     """
     labels = []
     for node in nodes:

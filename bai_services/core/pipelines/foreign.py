@@ -23,7 +23,7 @@ def slug_of(name: str) -> str:
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """Return valid names in the same order, made unique with numbers."""
+    """Return valid names in the same order; numbers make them unique."""
     found: list[str] = []
     used: set[str] = set()
     for base in map(slug_of, names):

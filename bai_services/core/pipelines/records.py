@@ -16,7 +16,8 @@ from .triggers import RunResult, TriggerKind
 # Maximum number of pipelines of a user or a project.
 MAX_PIPELINES_PER_SCOPE = 200
 MAX_TEMPLATES_PER_SCOPE = 50
-# Maximum number of stored versions of a definition, and of versions per page; each may have 1 MiB.
+# Maximum number of stored versions of a definition, and of versions per page; a version can have 1
+# MiB.
 MAX_VERSIONS = 100
 MAX_VERSIONS_PER_PAGE = 10
 # Maximum number of runs of a user that have not ended.
@@ -121,9 +122,9 @@ class PipelineRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineTaskRun:
-    """A task run. ``session``: id of the session of the last attempt, None before the session is
-    created, and if the kind of the task needs no session. ``item``: the mapped value, "" if the
-    task is not mapped. ``message``: the result; for a queued task, why its session waits.
+    """A task run. ``session``: id of the session of the last attempt. None before the session is
+    created, and for a task whose kind needs no session. ``item``: the mapped value, "" if the task
+    is not mapped. ``message``: the result; for a queued task, why its session waits.
     ``message_coded``: the message as a ``CodedText``, if it has a code. ``is_cached``: the outputs
     were taken from an earlier run.
     """
@@ -157,13 +158,15 @@ class PipelineRunDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineArtifact:
-    """A declared output. ``path``: in the folder. ``type``: None if the output does not exist."""
+    """A declared output. ``path``: its path in the folder. ``type``: None if the output does not
+    exist.
+    """
 
     task: str
     path: str
-    type: FileType | None
-    size: int
-    modified_at: datetime | None
+    type: FileType | None = None
+    size: int = 0
+    modified_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +228,8 @@ class PipelineSchema:
 class PipelineTemplate:
     """A definition from which users create pipelines; ``definition`` is "" in lists.
 
-    A built-in template has no owner and no project. One without an owner belongs to its project.
+    A built-in template has neither owner nor project. Any other template without an owner belongs
+    to its project.
     """
 
     id: str
@@ -254,8 +258,8 @@ class ConvertedPipeline:
 class PipelineSchedule:
     """Times at which a pipeline runs; see ``Timing``.
 
-    ``last_message``: why the last start has created no run, "" after a success. ``last_run_id``:
-    the last run that a start has created.
+    ``last_message``: why the last scheduled start has created no run, "" after a success.
+    ``last_run_id``: the last run that the schedule has created.
     """
 
     id: str
@@ -284,9 +288,9 @@ class PipelineSchedule:
 class PipelineTrigger:
     """A trigger, whose events run a pipeline.
 
-    ``folder_id`` and ``pattern``: the watched files. ``source_id`` and ``result``: the pipeline
-    whose runs fire the trigger, and with which results. ``last_message``: why the last event has
-    created no run, "" after a success.
+    ``folder_id`` and ``pattern``: the watched files. ``source_id``: the pipeline whose runs fire
+    the trigger; ``result``: the results of these runs that fire it. ``last_message``: why the last
+    event has created no run, "" after a success.
     """
 
     id: str

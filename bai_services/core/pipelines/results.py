@@ -25,7 +25,8 @@ MAX_METRIC_CHARACTERS = 100
 MAX_METRICS_DEPTH = 4
 # Maximum number of outputs that are looked up for a response.
 MAX_ARTIFACTS = 200
-# Maximum size of an executed notebook that is searched for an error, and number of such notebooks.
+# Maximum size of an executed notebook that is searched for an error, and maximum number of such
+# notebooks.
 MAX_NOTEBOOK_BYTES = 4 * 1024 * 1024
 MAX_FAILED_NOTEBOOKS = 10
 MAX_ERROR_CHARACTERS = 500

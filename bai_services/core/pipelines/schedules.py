@@ -19,14 +19,15 @@ from ..usage.periods import zone_of
 MAX_SCHEDULES_PER_PIPELINE = 20
 MIN_EVERY_MINUTES = 5
 MAX_EVERY_MINUTES = 31 * 24 * 60
-# With ``all``: maximum number of runs for missed starts, and maximum age of such a start.
+# Limits of the catch-up mode ``all``: maximum number of runs for missed starts, and maximum age of
+# a missed start.
 MAX_CATCH_UP_RUNS = 100
 MAX_CATCH_UP = timedelta(days=31)
 _INSTANT = timedelta(microseconds=1)
 
 
 class CatchUp(StrEnum):
-    """Which runs are created for starts that were missed because no manager was running."""
+    """The runs that are created for starts that were missed because no manager was running."""
 
     SKIP = "skip"  # nothing
     LAST = "last"  # one run, for the last missed start

@@ -158,7 +158,7 @@ def cancelled(run: TaskRun, *, has_session: bool) -> TaskRun:
 
 
 def advance(plan: Plan, runs: Sequence[TaskRun], status: RunStatus, now: datetime) -> Progress:
-    """Start, skip or block task runs until nothing more can change now.
+    """Start, skip or block all task runs for which this is possible now.
 
     The tasks of the plan are in topological order, so one pass is enough.
     """
@@ -284,7 +284,9 @@ def _own_status(task: Task, needs: Sequence[_Result]) -> TaskStatus:
 
 
 def _status_for(run_if: RunIf, needs: Sequence[_Result]) -> TaskStatus:
-    """Return QUEUED if a task may run, WAITING if this is not yet known, else the final status."""
+    """Return QUEUED if a task may run, WAITING if the results of its needed tasks do not decide it
+    yet, else the final status.
+    """
     is_open = _Result.OPEN in needs
     has_failure = _Result.FAILURE in needs
     if run_if is RunIf.SUCCESS:

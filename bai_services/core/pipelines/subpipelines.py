@@ -16,7 +16,7 @@ from .definition import MAX_EDGES, Entry, PipelineDefinition, Task, TaskKind, Va
 from .parameters import check_count, given_value, resolve
 from .settings import merged
 
-# Maximum number of levels of sub-pipelines, and of sub-pipelines of a run.
+# Maximum number of levels of sub-pipelines, and maximum number of sub-pipelines of a run.
 MAX_DEPTH = 3
 MAX_SUB_PIPELINES = 20
 # Size of the database column with the name of a task run.
@@ -84,7 +84,7 @@ def _inside(
         raise InvalidRequest(
             refusal(RefusalText.TASK_NAME_TOO_LONG, name=name, limit=MAX_NAME_CHARACTERS)
         )
-    # A task of a nested sub-pipeline has its parameters already.
+    # The parameters of a task of a nested sub-pipeline are already set.
     is_own = not task.entries and task.kind is not TaskKind.PIPELINE
     return replace(
         task,

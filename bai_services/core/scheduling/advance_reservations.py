@@ -2,9 +2,9 @@
 
 A reservation holds agents that are chosen at the booking: whole agents, or the same amounts on each
 of them. No agent is booked beyond its capacity at any time. During the period, other sessions do
-not start on whole reserved agents. Before the period, they start there only if their enforced
-maximum run time ends before it. On agents of which a part is booked, other sessions start if they
-fit beside the booked part at all times at which they may run.
+not start on whole reserved agents. Before the period, other sessions start there only if their
+enforced maximum run time ends before the period begins. On partly booked agents, other sessions
+start if they fit beside the booked part during their whole possible run time.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .placement import AgentState
 from .reservation_states import ReservationState
 
 MAX_NODES = 1000
-# Maximum number of open reservations, of a project's reservations that wait for approval, and of
-# stored reservations. Above the last limit, the oldest closed reservations are removed.
+# Maximum number of open reservations, of reservations of a project that wait for approval, and of
+# stored reservations. If there are more stored reservations, the oldest closed ones are removed.
 MAX_RESERVATIONS = 500
 MAX_REQUESTED = 20
 MAX_STORED = 2000
@@ -36,7 +36,7 @@ MAX_PERIOD = timedelta(days=30)
 # Time from the start after which an unused reservation expires.
 DEFAULT_GRACE_SECONDS = 1800
 MAX_GRACE_SECONDS = 24 * 3600
-# Time after its end at which a reservation is removed, when another one is created.
+# When a reservation is created, reservations that ended longer ago than this are removed.
 KEPT_AFTER_END = timedelta(days=90)
 
 
@@ -118,7 +118,7 @@ def held_restriction(
     """Return the agents to which reservations restrict a session; None: no restriction.
 
     ``agents`` are all agents of the resource group. A session that names a reservation runs only on
-    the reserved agents. The text names the reservation that withholds the most agents. A
+    the reserved agents. The returned text names the reservation that withholds the most agents. A
     reservation of parts of agents withholds no agent (see ``held_parts``).
     """
     allowed, text, most = set(agents), None, 0
@@ -154,8 +154,8 @@ def held_parts(
     max_run_seconds: int | None,
     scopes: Collection[Scope],
 ) -> tuple[tuple[str, ...], CodedText | None]:
-    """Return the reservations of parts of agents for which a session must leave room, and the
-    reason.
+    """Return the reservations of parts of agents whose booked amounts a session must leave free,
+    and the reason.
 
     Reservations are returned as ids; the text names the first of them.
     """
@@ -185,7 +185,7 @@ def held_parts(
 
 
 def both(one: Restriction | None, other: Restriction | None) -> Restriction | None:
-    """Return the intersection of two restrictions, with the text of the stricter one."""
+    """Return the intersection of two restrictions and the text of the stricter restriction."""
     if one is None or other is None:
         return other if one is None else one
     stricter = one if len(one.agents) <= len(other.agents) else other

@@ -127,9 +127,9 @@ def needs(slots: Mapping[str, int]) -> dict[str, int]:
 def violations(
     caps: Iterable[ScopeCaps], slots: Mapping[str, int], usage: Usage, *, ever: bool = False
 ) -> list[Violation]:
-    """Return a violation of every cap that ``usage`` plus ``slots`` would exceed.
+    """Return one violation for each cap that ``usage`` plus ``slots`` would exceed.
 
-    With ``ever``, return only violations of caps that ``slots`` alone exceeds.
+    With ``ever``, return only violations of caps that ``slots`` exceeds without any other usage.
     """
     exceeded = []
     for scope_caps in caps:
@@ -150,7 +150,7 @@ def pending_violations(
     usage_before: Usage | None = None,
     requested: Mapping[str, int] | None = None,
 ) -> list[Violation]:
-    """Return a violation of every pending cap that one more pending session would exceed.
+    """Return one violation for each pending cap that one more pending session would exceed.
 
     ``pending`` includes the preceding sessions of the same bulk request. The messages show
     ``usage_before``, the usage before the bulk request, and ``requested``, the total of the bulk
@@ -177,7 +177,7 @@ def pending_violations(
 
 
 def container_violations(caps: Iterable[ScopeCaps], kernels: int) -> list[Violation]:
-    """Return a violation of every cap on the containers of one session that ``kernels`` exceeds."""
+    """Return one violation for each cap on the containers of a session that ``kernels`` exceeds."""
     return [
         _violation(scope_caps, CONTAINERS, (kernels, limit, 0))
         for scope_caps in caps

@@ -31,7 +31,7 @@ def machines_needed(
     the order of the queue apply. ``queue`` is not changed.
     """
     copy = queue.fork_to_run()
-    # Sessions that start even without new machines.
+    # First run a pass without new machines.
     copy.run(now, explains=False)
     needed = 0
     for number in range(1, limit + 1):

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from ..coded_text import CodedText, TextTemplate
 
-# Designated agents of a request that may run on no agent: no agent has an empty id.
+# Designated agents of a request that may run nowhere; no agent has an empty id.
 NO_AGENTS = ("",)
 
 
@@ -17,7 +17,8 @@ class MaintenanceWindow:
     """A period in which sessions do not start on some agents of a resource group.
 
     ``agents`` None: all agents of the group. ``ends_at`` None: no end. With ``looks_ahead``, a
-    session also does not start before the period if its maximum run time reaches into the period.
+    session also does not start before the period if its maximum run time ends after the period
+    begins.
     """
 
     starts_at: datetime
@@ -84,7 +85,8 @@ def may_interrupt(
     """Return a text about the first planned period that begins on one of ``agents`` while a session
     may still run there; None if there is none.
 
-    A session with a maximum run time does not start if it reaches into the period.
+    Sessions with a maximum run time are not concerned: they do not start if they could run into the
+    period.
     """
     if max_run_seconds is not None:
         return None

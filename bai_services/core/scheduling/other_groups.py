@@ -25,8 +25,8 @@ def in_group(pending: PendingSession, group: str) -> PendingSession:
 def would_start(queue: Queue, pending: PendingSession) -> bool:
     """Return whether a session could start now.
 
-    This requires an active group, free quota, free capacity, and that the order of the queue
-    permits the start.
+    The group must be active, quota and capacity must be free, and the order of the queue must
+    permit the start.
     """
     group_queue = queue.group_queue(pending.request.resource_group)
     rows, need = queue.quotas.rows(pending.scopes), queue.quotas.need(session_slots(pending))

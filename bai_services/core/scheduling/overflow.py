@@ -27,10 +27,10 @@ MOVABLE_TYPES = frozenset({SessionType.INTERACTIVE, SessionType.BATCH})
 class OverflowRule:
     """A rule with the fields of the REST API.
 
-    ``position``: the rules of a project are tried in ascending order; among rules with the same
-    position, the resource group in which the session costs least is first. ``after_seconds``:
-    minimum wait in ``from_group``. ``changed_by_role``: role of the user who created or last
-    changed the rule.
+    ``position``: the rules of a project are tried in ascending order of position. Rules with the
+    same position are tried in ascending order of the session's costs in their resource groups.
+    ``after_seconds``: minimum wait in ``from_group``. ``changed_by_role``: role of the user who
+    created or last changed the rule.
     """
 
     id: str
@@ -108,8 +108,8 @@ def find_moves(
     """Return the moves after which each moved session starts in the next pass.
 
     The moves are tried one after the other on a copy of the queue, so that two sessions do not move
-    to the same free capacity. ``queue`` is not changed. ``limits``: caps and usage of the targets,
-    which the queue does not know for a resource group without sessions.
+    to the same free capacity. ``queue`` is not changed. ``limits``: caps and usage of the targets.
+    They are needed because the queue has none for a resource group without sessions.
     """
     copy = queue.fork_to_run()
     copy.apply(limits)
@@ -131,7 +131,7 @@ def _first_start(
     known = set(queue.groups())
     for group in groups:
         moved = in_group(pending, group)
-        # A pass costs more than this check, so most groups are excluded first.
+        # This check costs less than a pass and excludes most groups.
         if group not in known or not would_start(queue, moved):
             continue
         queue.apply(Changes(pending=(moved,)))

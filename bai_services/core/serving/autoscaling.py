@@ -22,9 +22,9 @@ from bai_services.core.sessions.schedules.rules import WEEKDAYS, parse_rule
 from bai_services.core.usage.periods import zone_of
 from bai_services.core.wall_clock import instant_of
 
-# A burst: the load of the panic window needs at least this multiple of the ready replicas.
+# A load is a burst if the panic window needs at least this multiple of the ready replicas.
 PANIC_FACTOR = 2
-# Age of the last sample at which the load becomes unknown. Gateways report at least every 10 s.
+# The load is unknown if the last sample is older than this. Gateways report at least every 10 s.
 SAMPLE_SECONDS = 30
 UNKNOWN = TextTemplate.SCALING_UNKNOWN.text()
 # Tolerance for rounding errors: nearly equal loads need the same number of replicas.
@@ -73,7 +73,8 @@ class ScheduledBounds:
                 continue
             last = day if self.ends > self.starts else day + timedelta(days=1)
             begin = instant_of(datetime.combine(day, self.starts), zone)
-            # The later of two such instants, so that no hour is missing when clocks are set back.
+            # When clocks are set back, the end occurs twice; use the later instant, so that no hour
+            # is missing.
             end = instant_of(datetime.combine(last, self.ends), zone, fold=1)
             if begin <= now < end:
                 return True
@@ -127,7 +128,7 @@ class ScalingRule:
     metric: str = ""  # name of the metric, or its role: the runtime variant maps roles to names
     query: str = ""  # PromQL
     target: float = 10.0  # load of one replica
-    utilization: float = 0.7  # planned share of the target; the rest is a reserve for bursts
+    utilization: float = 0.7  # part of the target that is planned; the rest is a reserve for bursts
     stable_seconds: int = 60
     panic_seconds: int = 6
     idle_seconds: int = 300  # time without load before the last replica ends
@@ -252,7 +253,7 @@ def desired_replicas(
     if before > 0 and stable == 0:
         return _clamped(rule, *_quiet(rule, known, before, now))
     if before == 0 and known[-1].load > 0:
-        # The first request is waiting, so do not wait until the window is full.
+        # The first request waits for a replica, so do not wait until the window is full.
         panic, panic_load = max(panic, 1), max(panic_load, known[-1].load)
     if panic >= PANIC_FACTOR * max(ready, 1) or (before == 0 and panic > 0):
         return _clamped(
@@ -260,8 +261,8 @@ def desired_replicas(
         )
     if stable >= before:
         return _clamped(rule, stable, _reason(TextTemplate.SCALING_LOAD, stable_load))
-    # Keep replicas that a recent burst needed. Otherwise, they would end and start again while the
-    # mean of the stable window follows the burst.
+    # Keep the replicas that a recent burst needed. Otherwise, they would end and start again while
+    # the mean of the stable window still rises.
     peak_load = _peak_load(rule, known, now)
     peak = min(before, _needed(rule, peak_load))
     if peak > stable:

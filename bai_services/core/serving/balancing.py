@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-# Number of requests by which the replica of a prefix may exceed the least busy replica before it is
-# skipped.
+# The replica of a prefix is skipped if it has more requests than the least busy replica plus this
+# number.
 PREFIX_EXCESS = 4
 
 
@@ -27,7 +27,8 @@ class WeightedTurns:
     """Chooses among names by their weights, in a fixed sequence without long runs of one name.
 
     At each choice, every name gains its weight as credit; the name with the most credit is chosen
-    and loses the sum of the weights. After as many choices as this sum, the shares are exact.
+    and loses the sum of the weights. After a number of choices equal to this sum, the shares are
+    exact.
     """
 
     __slots__ = ("_credits",)

@@ -24,7 +24,7 @@ class ReplicaRoute:
     url: str  # http://host:port, reachable from the gateway
     # Sent to the replica in the header `Authorization: token SECRET`; "": no header.
     secret: str = field(repr=False)
-    is_draining: bool  # gets no new requests; reported when its last request has ended
+    is_draining: bool  # gets no new requests; the gateway reports the end of its last request
     # The health check of the revision: path ("": the path of the endpoint), expected status, and
     # time limit.
     health_path: str = ""
@@ -48,7 +48,7 @@ class TokenRoute:
 class EndpointRoute:
     id: str
     name: str  # URL /services/bai-serve/NAME/…
-    owner_id: str  # the endpoints of an owner share the limits of the gateway
+    owner_id: str  # the limits of the gateway apply to all endpoints of an owner together
     is_public: bool
     is_paused: bool
     weights: Mapping[str, int]  # revision id -> share of new requests

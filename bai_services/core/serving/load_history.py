@@ -18,9 +18,8 @@ _MINUTE = 60
 class LoadHistory:
     """Recent samples of the load of an endpoint.
 
-    The history starts, and restarts after a gap, as if ``wanted`` replicas had carried their
-    target load for the whole stable window. A manager that takes over therefore does not scale
-    immediately.
+    At its start and after a gap, the history assumes that ``wanted`` replicas had their target load
+    for the whole stable window. A manager that takes over therefore does not scale immediately.
     """
 
     def __init__(self) -> None:
@@ -48,7 +47,7 @@ class LoadHistory:
         self._thin(now - max(FULL_RESOLUTION_SECONDS, rule.stable_seconds))
 
     def begin_idle_period(self, start: float) -> None:
-        """Forget the load before ``start``, so that the idle period begins no earlier."""
+        """Drop the load before ``start``, so that the idle period begins there at the earliest."""
         self._drop_before(start)
         if self._samples and self._samples[0].at < start:
             self._samples[0] = LoadSample(start, self._samples[0].load)

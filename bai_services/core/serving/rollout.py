@@ -79,8 +79,8 @@ class RolloutRules:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """A replica. ``agent_kernels``: number of kernels on its agent; 0 without an agent, or if the
-    endpoint has no surplus replicas.
+    """A replica. ``agent_kernels``: number of kernels on its agent. 0 if it has no agent; also 0 if
+    the endpoint has no surplus replicas, because the number is then not needed.
     """
 
     id: str
@@ -99,8 +99,8 @@ class Situation:
     began. ``failures``: failed replicas. ``requests``, ``errors``: requests and failed requests.
     ``p99_ms``: 99th percentile of the latency (None: unknown). ``observed_seconds``: time since the
     first request. ``is_stopped``: the endpoint is paused or being deleted, so it has no replicas.
-    ``may_create``: false during the pause after failures. ``may_restore``: the same for replicas of
-    ``active`` during a rollout.
+    ``may_create``: false during the pause after failures. ``may_restore``: false during the pause
+    after failures of replicas of ``active`` in a rollout.
     """
 
     desired: int

@@ -43,7 +43,7 @@ def is_counter(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MetricReading:
-    """The metric of one replica at a time by the monotonic clock."""
+    """A reading of the metric of one replica, with its time by the monotonic clock."""
 
     seconds: float
     value: float

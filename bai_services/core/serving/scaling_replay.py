@@ -31,7 +31,7 @@ COLUMNS = ("at", "seconds")
 @dataclass(frozen=True, slots=True)
 class Arrival:
     at: float  # seconds from any origin
-    seconds: float  # time that a replica needs
+    seconds: float  # time that a replica needs for the request
 
 
 @dataclass(frozen=True, slots=True)

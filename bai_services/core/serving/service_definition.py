@@ -108,7 +108,7 @@ class _Table:
         is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
         try:
             found = str(value) if is_plain else ""
-        except ValueError:  # Python converts no number with more than 4300 digits to text
+        except ValueError:  # Python refuses to convert a number with more than 4300 digits to text
             is_plain = False
         if not is_plain or "\0" in found or len(found) > MAX_TEXT or len(key) > MAX_TEXT:
             raise _problem(

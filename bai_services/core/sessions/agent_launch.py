@@ -17,12 +17,20 @@ BY_MANAGER = "manager"
 def runs_on_agent(kind: str, cluster_size: int, started_by: str, *, can_launch: bool) -> bool:
     """Return whether the agent starts a prepared session; otherwise, the Hub starts it as a server.
 
-    Pages and apps need a Hub server, so this applies to batch sessions only. ``can_launch``: the
-    agent has offered to start the session. A session that was created through the Hub remains a Hub
-    server, because its spawner waits for it.
+    Only batch sessions can run without a Hub server; when their owner opens one, the Hub attaches a
+    server to it (`is_openable`). ``can_launch``: the agent has offered to start the session. A
+    session that was created through the Hub remains a Hub server, because its spawner waits for it.
     """
     is_batch = kind == SessionType.BATCH and cluster_size == 1
     return can_launch and is_batch and started_by in (BY_MANAGER, BY_AGENT)
+
+
+def is_openable(kind: str, started_by: str) -> bool:
+    """Return whether a running session has a server of the Hub, or the Hub can attach one to it.
+
+    A batch session that is a server of the Hub runs only its command.
+    """
+    return kind != SessionType.BATCH or started_by == BY_AGENT
 
 
 class Phase(StrEnum):
@@ -38,7 +46,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What an agent stores of a start attempt; ``running`` is the engine's handle."""
+    """The state of a start attempt that an agent stores; ``running`` is the engine's handle."""
 
     attempt: int
     phase: Phase = Phase.PREPARED
@@ -57,7 +65,7 @@ class Marker:
 
 
 class Step(StrEnum):
-    """What an agent does with a launch order."""
+    """The reaction of an agent to a launch order."""
 
     START = "start"
     # The agent was killed during the start: start the kernel only if the engine does not know it.
@@ -86,8 +94,8 @@ def launch_step(marker: Marker | None, attempt: int) -> Step:
 def may_prepare(marker: Marker | None, attempt: int) -> bool:
     """Return whether to execute an order to prepare a kernel.
 
-    A preparation removes what is left of the last attempt. A repeated order must not remove the
-    kernel that its own attempt has started.
+    A preparation removes the remains of the last attempt. If the order is repeated, it must not
+    remove the kernel that its own attempt has started.
     """
     if marker is None or marker.attempt < attempt:
         return True

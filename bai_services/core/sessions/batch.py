@@ -41,7 +41,8 @@ def check_batch(kind: SessionType, requested: Mapping[str, Any], now: datetime) 
     ------
     InvalidRequest
         If a batch session has no command, a session of another type has one of these fields, or the
-        command, the start time or the timeout is not valid. A replica has only a command.
+        command, the start time or the timeout is not valid. Of these fields, a replica has only the
+        command.
     """
     if kind is SessionType.INFERENCE:
         return Batch(_command(requested.get("startup_command")))

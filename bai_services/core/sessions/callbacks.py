@@ -20,7 +20,7 @@ from ..refusal_texts import RefusalText
 from ..user_input import shown, without_user_info
 
 MAX_URL = 2048
-# With these values, the last attempt is about four minutes after the first.
+# With these values, the last attempt takes place about four minutes after the first.
 MAX_ATTEMPTS = 8
 FIRST_DELAY = timedelta(seconds=2)
 MAX_DELAY = timedelta(minutes=2)

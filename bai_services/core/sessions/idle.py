@@ -20,7 +20,8 @@ _MIN_REPORT_INTERVAL_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Idleness:
-    """Idle time of a session: no activity since ``since``, as reported at ``reported_at``.
+    """Idle time of a session. Its last activity was at ``since``, according to the report at
+    ``reported_at``.
 
     The session is stopped at ``ends_at`` unless there is activity. ``reported_at`` is the time of
     the last report from the session itself; None: no report.
@@ -33,8 +34,8 @@ class Idleness:
     def is_over(self, now: datetime) -> bool:
         """Return whether the session must be stopped now.
 
-        This requires a report of the session at or after ``ends_at``, at most ``REPORT_TTL`` ago,
-        because activity is unknown while the manager or the session is down.
+        It is stopped only after a report at or after ``ends_at`` that is not older than
+        ``REPORT_TTL``, because activity is unknown while the manager or the session is down.
         """
         if self.reported_at is None or self.reported_at < self.ends_at:
             return False
@@ -91,8 +92,8 @@ def next_report_seconds(
 class IdleTimer:
     """Limits idle times by the system clock to the time that has passed by the monotonic clock.
 
-    If the clock is set forward, earlier activity seems to be long ago. With this limit, the idle
-    time is too long by at most the time between two reports.
+    If the clock is set forward, the time since the last activity appears too long. With this limit,
+    the error is at most the time between two reports.
     """
 
     def __init__(self, monotonic_seconds: float) -> None:

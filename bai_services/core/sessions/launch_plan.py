@@ -72,7 +72,7 @@ class Injection:
     memlock: bool = False
     """Whether to lift the limit on locked memory; some drivers lock more than the default."""
     notices: Sequence[str] = ()
-    """Messages for the owner of the session."""
+    """Notices for the owner of the session."""
     entrypoint: Sequence[str] = ()
     """Entry point of the container; empty: the entry point of the image."""
     volumes: Mapping[str, str] = field(default_factory=dict)
@@ -161,6 +161,8 @@ class LaunchPlan:
     # Name of the Hub server; empty for the user's default server.
     server: str = ""
     is_superadmin: bool = False
+    # The kernel already runs: start only a Jupyter server in it.
+    is_attached: bool = False
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LaunchPlan:
@@ -198,6 +200,7 @@ class LaunchPlan:
                 cluster_key=_texts(data.get("cluster_key")),
                 server=str(data.get("server") or ""),
                 is_superadmin=bool(data.get("is_superadmin")),
+                is_attached=bool(data.get("is_attached")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidRequest(f"the launch plan cannot be parsed: {error!r}") from error

@@ -33,8 +33,8 @@ class Event(StrEnum):
     DISPLACED = "displaced"  # its agent was lost before the start: the session is pending again
     STARTED = "started"  # the session's server is ready
     STOP_REQUESTED = "stop-requested"
-    PREEMPTED = "preempted"  # stopped to make room for another session
-    # Its kernels on lost agents have stopped; the others are stopped.
+    PREEMPTED = "preempted"  # stopped so that another session can start
+    # Its kernels on lost agents have stopped; its other kernels are being stopped.
     AGENT_LOST = "agent-lost"
     # All kernels of a session that was preempted, or that lost an agent, have ended; it is pending
     # again.
@@ -112,7 +112,8 @@ STARTING = frozenset({Status.SCHEDULED, Status.PREPARING, Status.PREPARED})
 # Statuses in which a session is charged to quotas: from its placement to its end.
 OCCUPYING = LIVE - {Status.PENDING, Status.SUSPENDED}
 
-# A session passes the statuses in the order of ``Status`` and ends in one of the last ones.
+# A session passes through the statuses in the order of ``Status`` and ends in one of the last
+# statuses.
 _POSITION = {status: position for position, status in enumerate(Status)}
 
 

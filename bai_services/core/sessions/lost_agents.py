@@ -1,8 +1,8 @@
 """Sessions on lost agents: when their kernels have stopped, and what happens to the sessions.
 
 The last acknowledged heartbeat of an agent is a lease. When it expires, the agent stops the kernels
-of batch sessions (fencing). The manager starts such a session again only after the time in which
-the agent has stopped the old kernel, so that no command runs twice at the same time.
+of batch sessions (fencing). The manager starts such a session again only when the agent has
+certainly stopped the old kernel, so that no command runs twice at the same time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LostAgentOptions:
     wait_seconds: int = 3600
 
     def fence_seconds(self, session_type: str, deadline_seconds: int) -> int | None:
-        """Return the age of its lease at which an agent stops a kernel; None: never.
+        """Return the age of an agent's lease at which the agent stops a kernel; None: never.
 
         The manager requeues a session only when its agent is lost, so the time without a heartbeat
         is always longer than ``deadline_seconds``.
@@ -86,9 +86,9 @@ class Action(StrEnum):
     DISPLACE = "displace"
     # It waits for the agent.
     WAIT = "wait"
-    # Its kernels on lost agents have stopped: the others are stopped, then it is pending again.
+    # Its kernels on lost agents have stopped. Stop its other kernels; then it is pending again.
     REQUEUE = "requeue"
-    # It was stopped, or is being requeued, and no kernel runs any more.
+    # It was stopped, or is being requeued, and all its kernels have stopped.
     FINISH = "finish"
     FAIL = "fail"
 

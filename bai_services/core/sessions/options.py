@@ -12,11 +12,11 @@ from ..resources import ResourceSlots
 class SlotLimit:
     """Amounts of a slot that a new session may request.
 
-    ``now``: the largest amount with which a session could start now, or 0. ``allowed``: the lowest
-    limit of the user's scopes; None: no limit. ``largest``: the capacity of the largest agent.
-    ``max``: the lower of ``allowed`` and ``largest``. ``in_force``: the shares in use on devices
-    that require equal shares. ``enforcement``: guaranteed enforcement level for shares; None: no
-    shares are offered now.
+    ``now``: the largest amount with which a session could start now; 0 if none. ``allowed``: the
+    lowest limit of the user's scopes; None: no limit. ``largest``: the capacity of the largest
+    agent. ``max``: the lower of ``allowed`` and ``largest``. ``in_force``: the shares in use on
+    devices that require equal shares. ``enforcement``: guaranteed enforcement level for shares;
+    None: no shares are offered now.
     """
 
     min: str

@@ -314,6 +314,13 @@ class SessionToken:
     expires_in_seconds: int
 
 
+@dataclass(frozen=True, slots=True)
+class SessionServer:
+    """The server of a running session."""
+
+    is_ready: bool
+
+
 class LogMatch(TypedDict):
     """A line that contains the words of a search; ``number`` counts from 1."""
 

@@ -90,10 +90,10 @@ class Setup:
     bootstrap: BootstrapScript | None = None
 
     def for_owner(self, role: Role) -> Setup:
-        """Return the part of a project's setup that applies to sessions of users with ``role``.
+        """Return those entries of a project's setup that apply to sessions of users with ``role``.
 
-        Variables, files and scripts decide which code a session runs. Therefore a part applies only
-        to users that its author may administer.
+        Variables, files and scripts determine which code a session runs. Therefore an entry applies
+        only to users whom its author may administer.
         """
 
         def applies(author: Role) -> bool:

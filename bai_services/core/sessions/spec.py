@@ -61,7 +61,7 @@ class SessionSpec:
 
     name: str | None = _field(
         None,
-        # No command option: the name is an argument.
+        # No command option, because the name is an argument of the command.
         help="",
         is_identity=False,
         columns=("name",),
@@ -228,7 +228,7 @@ class SessionSpec:
     )
     is_preemptible: bool = _field(
         True,
-        help="Never stop this session to make room for another one.",
+        help="Never stop this session to make room for another session.",
         is_hub_option=False,
         columns=("is_preemptible",),
     )

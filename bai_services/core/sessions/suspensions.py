@@ -29,7 +29,7 @@ class Purpose(StrEnum):
 
     SUSPEND = "suspend"  # stop, and wait until the user resumes the session
     REQUEUE = "requeue"  # stop, and return to the queue immediately
-    STOP = "stop"  # the code that requested the preparation stops it
+    STOP = "stop"  # the code that requested the preparation stops the session
 
 
 class Phase(StrEnum):
@@ -41,7 +41,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PreparationReport:
-    """The documents and variables that a session saved or could not save before its stop.
+    """The documents and variables that a session saved, or could not save, before its stop.
 
     An entry is a name, with a reason if the object was not saved. ``hook_exit_code`` is None if
     there is no hook, or if the hook did not end in time.

@@ -159,7 +159,9 @@ class Sampler:
         return self._take(list(self._open))
 
     def unfinished(self, kernel_ids: Collection[str]) -> list[Sample]:
-        """Return, but keep, the samples of these kernels that ``ended`` has not returned yet."""
+        """Return the samples of these kernels that ``ended`` has not returned yet, without removing
+        them.
+        """
         return [
             mean.sample(kernel_id, start)
             for (start, kernel_id), mean in self._open.items()
@@ -247,7 +249,7 @@ class Grid:
         The last interval contains ``end``. The length is a multiple of the resolution's interval.
         """
         count = math.ceil(period.total_seconds() / resolution.interval_seconds)
-        # Subtract one point, because the period may begin and end within intervals.
+        # Subtract one point, because the period may begin and end inside an interval.
         interval = resolution.interval_seconds * math.ceil(count / (MAX_POINTS - 1))
         last = Resolution(interval, resolution.kept_for).start_of(end)
         before = math.ceil((last - (end - period)).total_seconds() / interval)

@@ -37,8 +37,8 @@ class ProjectBudget:
     """A budget as shown to a caller.
 
     ``spent`` is the cost in the current period until ``spent_at``; None: not computed yet.
-    ``period_start`` and ``period_end`` are the current period. ``blocked_at``: since when the
-    project may not start sessions; None: not blocked. ``stops_at``: when its running sessions are
+    ``period_start`` and ``period_end`` are the current period. ``blocked_at``: when the project was
+    blocked from starting sessions; None: not blocked. ``stops_at``: when its running sessions are
     stopped; None: never. ``changed_by_role``: role of the user who set or last changed the budget.
     """
 

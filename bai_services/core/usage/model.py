@@ -42,7 +42,7 @@ STORED_DIMENSIONS = tuple(d for d in Dimension if d is not Dimension.TOTAL)
 
 
 class SessionKind(StrEnum):
-    """What a session is for: its type, but tasks of pipelines are a kind of their own."""
+    """The purpose of a session: its type, except that tasks of pipelines are a separate kind."""
 
     INTERACTIVE = "interactive"
     BATCH = "batch"
@@ -238,7 +238,8 @@ class HourTotals:
             measures.energy = added(measures.energy, watts * seconds)
 
     def keep_measured(self, facts: Mapping[FactKey, Measures]) -> None:
-        """Copy the measured values of earlier facts of the hour: its samples no longer exist.
+        """Copy the measured values from earlier facts of the hour, because the samples of the hour
+        no longer exist.
 
         Measured values are limited to the allocated amounts.
         """
@@ -278,16 +279,15 @@ def utilization_of(record: UsageRecord, sample: Sample) -> float | None:
     """Return the utilization (0 to 1) of a record's amount in a sample; None if not measured."""
     if not record.amount:
         return None
+    unit, whole = 1, record.amount
     if record.slot == CPU:
-        cores = sample.metrics.get("cpu_cores")
-        part = None if cores is None else cores * slot_type(CPU).unit / record.amount
+        used, unit = sample.metrics.get("cpu_cores"), slot_type(CPU).unit
     elif record.slot == MEM:
-        used_bytes = sample.metrics.get("mem_bytes")
-        part = None if used_bytes is None else used_bytes / record.amount
+        used = sample.metrics.get("mem_bytes")
     else:
-        percent = sample.devices.get(record.device_id, {}).get("utilization_percent")
-        part = None if percent is None else percent / 100
-    return None if part is None else min(1.0, part)
+        used = sample.devices.get(record.device_id, {}).get("utilization_percent")
+        whole = 100
+    return None if used is None else min(1.0, used * unit / whole)
 
 
 def largest_first(sums: Mapping[str, float], limit: int) -> Iterator[str]:

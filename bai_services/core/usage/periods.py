@@ -56,7 +56,8 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def read_time(name: str, text: str, zone: ZoneInfo) -> datetime:
-    """Parse a parameter: a date with a time, or a date, which means its beginning in ``zone``.
+    """Parse a parameter: a date with a time, or a date without a time, which stands for its
+    beginning in ``zone``.
 
     A time without a zone is in ``zone``.
 

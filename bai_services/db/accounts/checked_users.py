@@ -16,7 +16,7 @@ from ..tables.accounts import users
 
 @dataclass(frozen=True, slots=True)
 class CheckedUser:
-    """A user, and the column values that the permission check has used."""
+    """A user, and the column values on which the permission check was based."""
 
     id: str
     columns: Mapping[str, Any]

@@ -39,7 +39,7 @@ class PolicyKind:
     """A kind of policy.
 
     ``make`` is the record class. ``reference`` is the column that refers to a policy;
-    ``referring_noun`` is the plural noun for the referring rows.
+    ``referring_noun`` is a plural noun for the rows with this column.
     """
 
     name: str

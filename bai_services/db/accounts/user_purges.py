@@ -1,4 +1,4 @@
-"""Remove the data of a user, except data to which statistics and the audit log refer."""
+"""Remove the data of a user, except the data to which statistics and the audit log refer."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ from .checked_users import CheckedUser, lock_unchanged
 from .container_uids import next_container_uid
 from .projects import add_memberships
 
-# Columns that a ``User`` does not have: the password hash and internal state.
+# Columns that are not fields of ``User``: the password hash and internal state.
 _HIDDEN = {"password_hash", "needs_hub_sign_out", "tokens_to_end"}
 _COLUMNS = [column for column in users.columns if column.name not in _HIDDEN]
 
@@ -148,7 +148,7 @@ class UserStore:
             columns["tokens_to_end"] = "all"
         excluded: set[str] = set()
         async with self._db.write() as tx:
-            # Call this before the user is locked: otherwise, two concurrent demotions could
+            # Call this before the user is locked, because two concurrent demotions could otherwise
             # deadlock.
             await _require_other_superadmin(tx, user_id, columns)
             await lock_unchanged(tx, checked)
@@ -356,7 +356,7 @@ def _taken() -> AlreadyExists:
 async def _require_free_names(
     tx: AsyncConnection, username: str | None, email: str | None, except_user_id: str = ""
 ) -> None:
-    # This check is only for a clear message; unique constraints enforce the rule.
+    # Unique constraints enforce the rule; this check only provides a clear message.
     for column, value in ((users.c.username, username), (users.c.email, email)):
         if value is None:
             continue

@@ -57,7 +57,7 @@ class AppShare:
     status: Status
     hub_user: str
     hub_server: str
-    # The proxy address of the session's resource group; None or "": that of the Hub.
+    # The proxy address of the session's resource group; None or "": use the Hub's address.
     proxy_address: str | None
     # The widest audience permitted by the owner's current policy.
     allowed: str

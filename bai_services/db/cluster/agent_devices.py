@@ -147,7 +147,8 @@ async def write_devices(
             is_new = device.is_healthy and (is_moved or not before["is_healthy"] or was != now)
             capacity_increased = capacity_increased or is_new
     if changed:
-        # One call for all devices: each heartbeat of a busy machine changes the facts of all.
+        # Use one call for all devices, because each heartbeat of a busy machine changes the facts
+        # of all its devices.
         await tx.execute(_UPDATE, changed)
     known_here = {device_id for device_id, row in known.items() if row["agent_id"] == agent_id}
     await _write_missing(tx, sorted(known_here - set(ids)))

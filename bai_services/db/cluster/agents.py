@@ -94,8 +94,8 @@ class HeartbeatResult:
     """Changes made by a heartbeat.
 
     ``before`` is the status before the heartbeat, None for a new agent. ``refused`` contains the
-    ids of the reported devices that belong to other agents. ``storage_changed``: other storage
-    hosts work on the machine than before.
+    ids of the reported devices that belong to other agents. ``storage_changed``: the set of storage
+    hosts that work on the machine has changed.
     """
 
     is_new: bool
@@ -141,9 +141,9 @@ class AgentStore:
 
         A known agent stays in its stored group, which an administrator may have assigned. An agent
         that has joined with an invitation is created in the group of the invitation. It keeps the
-        endpoint of its first heartbeat: the Hub creates containers there, so an agent must not
-        direct the Hub to the engine of another machine. Usage is not changed, so capacity may drop
-        below usage. For changes of devices, see ``write_devices``.
+        endpoint of its first heartbeat. The Hub creates containers there, so an agent must not be
+        able to direct the Hub to the engine of another machine. Usage is not changed, so capacity
+        may drop below usage. For changes of devices, see ``write_devices``.
 
         Raises
         ------
@@ -197,7 +197,7 @@ class AgentStore:
         """Store the facts of heartbeats (one per agent); return the ids of the updated agents.
 
         Agents that have changed in the database are omitted; use ``record_heartbeat`` for them.
-        ``compared``: ids of agents whose slots and devices are compared with the database, too.
+        ``compared``: ids of agents whose slots and devices must also be compared with the database.
         """
         async with self._db.write() as tx:
             found = await tx.execute(_LOCK_ALL, {"ids": sorted(one.agent_id for one in beats)})

@@ -39,8 +39,8 @@ from ..tables.cluster import custom_images, deleted_custom_images, image_aliases
 from ..tables.sessions import sessions
 from .deleted_custom_images import record_deleted
 
-# An open commit of an ended session fails if it has not changed for this time. Until then, its
-# agent may still report the result.
+# An open commit of an ended session fails if it has not changed for this time. During this time,
+# its agent may still report the result.
 GRACE = timedelta(minutes=10)
 
 _OTHER = {
@@ -49,7 +49,7 @@ _OTHER = {
     "domain": projects.c.domain,
     "project": projects.c.name,
 }
-# Recipes and logs can be large, and only few readers need them.
+# Without recipes and logs, which can be large and are rarely needed.
 _COLUMNS = [c for c in custom_images.columns if c.name not in ("recipe", "log")]
 _ROWS = (
     sa.select(*_COLUMNS, *(column.label(name) for name, column in _OTHER.items()))
@@ -145,7 +145,7 @@ class CustomImageStore:
         Raises
         ------
         AlreadyExists
-            If the owner has another one with the new name.
+            If the owner has another custom image with the new name.
         NotFound
             If it does not exist.
         """

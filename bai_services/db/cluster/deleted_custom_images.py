@@ -11,8 +11,8 @@ from ..tables.cluster import custom_images, deleted_custom_images
 async def record_deleted(tx: AsyncConnection, of_rows: sa.ColumnElement[bool]) -> None:
     """Record the names of the custom images that the caller deletes in this transaction.
 
-    An agent must not remove a copy only because the database has no custom image of its name: after
-    the restoration of a backup, later commits are missing.
+    Agents remove copies only by these records, not because the database has no custom image of that
+    name: after the restoration of a backup, later commits are missing in the database.
     """
     is_recorded = sa.exists().where(deleted_custom_images.c.image == custom_images.c.image)
     names = sa.select(custom_images.c.image).where(of_rows, ~is_recorded).distinct()

@@ -33,7 +33,7 @@ from .image_access import is_image_allowed
 # Default tag of an image name without a tag.
 DEFAULT_TAG = "latest"
 
-# JSON columns, which cannot be used in filters or sort orders.
+# JSON columns; lists cannot be filtered or sorted by them.
 _JSON_COLUMNS = {"labels", "min_slots", "max_slots"}
 
 _LISTING = Listing(
@@ -89,8 +89,8 @@ class ImageStore:
     async def protected_names(self) -> set[str]:
         """Return the names of images that must remain on agents.
 
-        Live sessions use them, aliases or default images of projects refer to them, or they are
-        custom images that are in no registry.
+        These are images that live sessions use, images to which aliases or default images of
+        projects refer, and custom images that are in no registry.
         """
         queries = [
             sa.select(sessions.c.image).where(sessions.c.status.in_(sorted(LIVE))),

@@ -40,7 +40,7 @@ _KERNELS = (
 
 @dataclass(frozen=True, slots=True)
 class JoinTerms:
-    """Resource group and engine that a machine expects; "" or None: any."""
+    """The resource group ("": any) and the engine (None: any) that a joining machine expects."""
 
     resource_group: str = ""
     engine: str | None = None

@@ -55,8 +55,8 @@ _HAS_SESSIONS = sa.exists().where(
 class ProvisionedGroup:
     """A resource group with its options, its machines that have not ended, and recent starts.
 
-    ``recent_starts``: starts within the last hour. ``last_failure_at``: the last status change of a
-    machine that was given up before it joined.
+    ``recent_starts``: starts within the last hour. ``last_failure_at``: time of the last status
+    change of a machine that was given up before it joined.
     """
 
     name: str

@@ -26,9 +26,9 @@ async def move_folders_of(tx: AsyncConnection, user_id: str, domain: str, at: da
 async def end_access_between_domains(tx: AsyncConnection, user_id: str, at: datetime) -> set[str]:
     """End grants and pending invitations between a user and users of other domains.
 
-    This applies to folders of the user and to folders of others. Administrators of the folder's
-    domain could not revoke this access, because they cannot see users of other domains. Return the
-    ids of the users who have lost access or an invitation.
+    This applies to folders of the user and to folders of others. Otherwise, administrators of the
+    folder's domain could not revoke this access, because they cannot see users of other domains.
+    Return the ids of the users who have lost access or an invitation.
     """
     grants, invitations = vfolder_grants.c, vfolder_invitations.c
     granted = _is_between_domains(grants.vfolder_id, grants.user_id, user_id)
@@ -40,7 +40,8 @@ async def end_access_between_domains(tx: AsyncConnection, user_id: str, at: date
         sa.select(grants.user_id).where(granted), sa.select(invitations.invitee_id).where(invited)
     )
     user_ids = set(await tx.scalars(ended))
-    # Invitations first: if an invitation is being accepted, wait until the grant exists.
+    # Start with the invitations: if one is being accepted at this moment, wait until its grant
+    # exists.
     await tx.execute(
         vfolder_invitations.update()
         .where(invited)

@@ -176,7 +176,8 @@ class GrantStore:
         """Delete a grant and cancel a pending invitation; raise ``NotFound`` if neither exists."""
         values = {"vfolder_id": vfolder_id, "user_id": user_id}
         async with self._db.write() as tx:
-            # The invitation first: if it is being accepted, wait until the grant exists.
+            # Start with the invitation: if it is being accepted at this moment, wait until its
+            # grant exists.
             withdrawn = await _close_invitations(tx, values, InvitationStatus.CANCELED, at)
             deleted = await tx.execute(vfolder_grants.delete().where(_is_granted(values)))
             if not deleted.rowcount and not withdrawn:

@@ -142,7 +142,7 @@ class InvitationStore:
         ------
         Conflict
             If the invitation is no longer pending, or is accepted while the folder is not ready.
-            Transfers and moves to another domain cancel invitations that no longer apply.
+            Transfers and moves to another domain also end invitations.
         AlreadyExists
             If the invitation is accepted while the invitee owns a folder of the same name.
         NotFound

@@ -136,7 +136,7 @@ _User = str | sa.BindParameter[str] | None
 
 @functools.cache
 def select_mountable(has_project: bool, has_keys: bool) -> sa.Select[Any]:
-    """Return the query for mountable folders; cached, because each new session runs it.
+    """Return the query for mountable folders; cached, because it runs for each new session.
 
     Folders of the user's model stores can be mounted in sessions of every project.
     """
@@ -165,7 +165,7 @@ def select_mountable(has_project: bool, has_keys: bool) -> sa.Select[Any]:
 @functools.cache
 def select_auto_mounted() -> sa.Select[Any]:
     """Return the query for the user's ready folders that are mounted into all sessions; cached,
-    because each new session runs it.
+    because it runs for each new session.
     """
     user: sa.BindParameter[str] = sa.bindparam("of_user")
     return (

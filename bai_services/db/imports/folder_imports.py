@@ -23,7 +23,9 @@ from .store import ImportStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderImportRow:
-    """An import with the user who has requested it; ``token`` is encrypted, "" without a token."""
+    """An import, with the user who has requested it. ``token`` is encrypted; it is "" if there is
+    none.
+    """
 
     id: str
     created_at: datetime
@@ -31,6 +33,7 @@ class FolderImportRow:
     owner_id: str
     vfolder_id: str | None
     folder: str
+    is_new_folder: bool
     directory: str
     kind: SourceKind
     source: str

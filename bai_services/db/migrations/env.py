@@ -13,7 +13,7 @@ from bai_services.db.tables import metadata
 def render_item(kind: str, item: Any, autogen_context: object) -> str | Literal[False]:
     """Render our own column types as their underlying types.
 
-    The effect of a migration must not change when our types change later.
+    The effect of a migration must stay the same when our types change later.
     """
     if kind == "type" and isinstance(item, sa.types.TypeDecorator):
         return "sa.JSON()" if isinstance(item.impl_instance, sa.JSON) else "sa.DateTime()"

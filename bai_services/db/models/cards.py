@@ -101,11 +101,11 @@ _LISTING = Listing(
     default_sort=("title", "id"),
     sorted_by={
         "title": sa.func.lower(model_cards.c.title),
-        # Databases sort NULL differently, so an unknown size counts as the smallest.
+        # An unknown size counts as the smallest size, because the databases sort NULL differently.
         "size_bytes": sa.func.coalesce(vfolders.c.used_bytes, -1),
     },
 )
-# Until its import is done, a folder is incomplete.
+# A folder is incomplete until its import is done.
 _IS_COMPLETE = ~(
     sa.exists()
     .where(model_imports.c.vfolder_id == vfolders.c.id)
@@ -176,7 +176,7 @@ class CardStore:
             )
 
     async def named(self, key: str, visible: Visibility) -> list[CardRow]:
-        """Return the visible card with the id ``key``, else those of all folders named ``key``."""
+        """Return the visible card with the id ``key``, else the cards of folders named ``key``."""
         matching = _cards(visible).where((vfolders.c.id == key) | (vfolders.c.name == key))
         async with self._db.read() as tx:
             found = records(CardRow, await tx.execute(matching.order_by(vfolders.c.id)))

@@ -60,9 +60,9 @@ class EventStore:
     async def raise_status_changes(self, settled_before: datetime) -> int:
         """Raise the events of status changes after the stored position; return their number.
 
-        The position only moves past changes older than ``settled_before``, because a transaction
-        can commit later than a transaction with a higher id. The next call reads newer changes
-        again. The first call stores the newest id as position and raises no events.
+        A transaction can commit later than a transaction with a higher id. Therefore the position
+        only passes changes older than ``settled_before``; the next call reads newer changes again.
+        The first call stores the newest id as position and raises no events.
         """
         async with self._db.read() as tx:
             position = await tx.scalar(sa.select(notification_position.c.history_id))
@@ -202,7 +202,7 @@ _CHANGES = (
         sessions.c.status_info,
         sessions.c.status_coded,
         users.c.username,
-        # Only for restarts, because it reads the history of the session.
+        # Do this only for restarts, because it reads the history of the session.
         sa.case((sessions.c.restart_count > 0, _STOPPED_BY)).label("stopped_by"),
     )
     .join_from(status_history, sessions, status_history.c.session_id == sessions.c.id)

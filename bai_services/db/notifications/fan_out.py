@@ -146,7 +146,7 @@ class FanOutStore:
 
 @dataclass(frozen=True, slots=True)
 class _Hooks:
-    """Enabled webhooks that are not suspended: those of users by owner, and of administrators.
+    """Enabled webhooks that are not suspended: webhooks of users by owner, and of administrators.
 
     ``pending``: the number of pending deliveries by webhook.
     """

@@ -42,7 +42,9 @@ def select_with_pipeline(table: sa.Table) -> sa.Select[Any]:
 
 
 def listing_with_pipeline(table: sa.Table, names: Sequence[str]) -> Listing:
-    """Return the listing of ``select_with_pipeline``; ``names`` are columns of ``table``."""
+    """Return the listing for ``select_with_pipeline``; ``names`` are the columns of ``table`` to
+    list.
+    """
     return Listing(
         columns={
             **{name: table.c[name] for name in names},

@@ -311,7 +311,7 @@ async def _lock_with_room(tx: AsyncConnection, owner_id: str) -> None:
 async def _delete_oldest(tx: AsyncConnection, owner_id: str) -> None:
     """Delete the oldest ended run of a user with the maximum number of ended runs.
 
-    Delete only one run, because two transactions that delete several runs could deadlock.
+    Only one run is deleted, because two transactions that delete several runs could deadlock.
     """
     is_ended = pipeline_runs.c.status.in_(sorted(RUN_ENDED))
     ended = sa.select(pipeline_runs.c.id).where(pipeline_runs.c.owner_id == owner_id, is_ended)

@@ -199,7 +199,7 @@ class PipelineStepStore:
         rows = (
             RUNS.add_columns(pipeline_runs.c.is_due)
             .where(pipeline_runs.c.id.in_(sorted(run_ids)), pipeline_runs.c.status.in_(_OPEN))
-            # The order of locks prevents deadlocks.
+            # Lock in this order, to prevent deadlocks.
             .order_by(pipeline_runs.c.id)
             .with_for_update(of=pipeline_runs)
         )

@@ -87,7 +87,7 @@ _TASKS = (
         kernels.c.log.contains(CACHED_LINE, autoescape=True).label("session_is_cached"),
     )
     .outerjoin_from(pipeline_tasks, sessions, pipeline_tasks.c.session_id == sessions.c.id)
-    # Only a step that observes the end of a session needs its log.
+    # Only the step that finds that a session has ended needs the session's log.
     .outerjoin(
         kernels,
         (kernels.c.session_id == sessions.c.id)
@@ -119,7 +119,8 @@ async def read_tasks(
     order = (pipeline_tasks.c.run_id, pipeline_tasks.c.position, pipeline_tasks.c.item_index)
     rows = _TASKS.where(pipeline_tasks.c.run_id.in_(sorted(run_ids))).order_by(*order)
     found: dict[str, list[TaskRow]] = {run_id: [] for run_id in run_ids}
-    # Read by position: a step reads up to 2,000 rows, and access by name takes twice as long.
+    # Read the values by position: a step reads up to 2,000 rows, and access by name takes twice as
+    # long.
     for run_id, *columns in (await tx.execute(rows)).all():
         found[run_id].append(_task(*columns))
     return found

@@ -189,8 +189,8 @@ class AdvanceReservationStore:
     async def record_use(self, now: datetime) -> list[str]:
         """Record the use of reservations, and expire reservations that are not used in time.
 
-        A reservation that a pending session requests does not expire, because running sessions of
-        others can delay that session.
+        A reservation that a pending session names does not expire, because running sessions of
+        others can delay the start of that session.
 
         Return the names of the expired reservations.
         """
@@ -307,7 +307,7 @@ def _is_open(now: datetime) -> sa.ColumnElement[bool]:
 async def _book(tx: AsyncConnection, values: Mapping[str, Any]) -> tuple[str, ...]:
     """Check the quotas of a reservation and choose its agents."""
     charged = await _check_bookings(tx, values)
-    # The message of an error names only reservations that members of the project may see.
+    # An error message must name only reservations that members of the project may see.
     bookings = [
         Booking(
             frozenset(r.agents),
@@ -542,7 +542,7 @@ async def _find(
 
 
 async def _usernames(tx: AsyncConnection, ids: Sequence[str] | None = None) -> dict[str, str]:
-    """Return user names by id; without ``ids``, those of all users named in reservations."""
+    """Return user names by id; without ``ids``, the names of all users in reservations."""
     if ids is None:
         named = await tx.scalars(sa.select(_r.user_ids))
         ids = sorted({user_id for of in named for user_id in of})

@@ -20,8 +20,8 @@ from ..tables.accounts import domains, keypair_policies, keypairs, projects, use
 from ..tables.cluster import resource_groups
 from ..tables.sessions import scope_usage, sessions
 
-# Maximum number of values in a list parameter of a statement: the total number of parameters must
-# stay below the limits of both databases.
+# Maximum number of values in a list parameter of a statement. The total number of parameters must
+# be below the limits of both databases.
 CHUNK = 500
 
 

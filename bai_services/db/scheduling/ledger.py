@@ -141,7 +141,7 @@ async def resize(
 ) -> None:
     """Replace the ledger rows of a single-kernel session with rows with other amounts.
 
-    All rows are replaced, even with unchanged amounts, so that all usage records of the session are
+    Rows with unchanged amounts are also replaced, so that all usage records of the session are
     split at the same time.
 
     Raises

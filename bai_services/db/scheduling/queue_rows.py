@@ -41,8 +41,8 @@ from .plan_rows import read_plans
 
 # The option with the id of the requested advance reservation.
 RESERVATION_OPTION = "reservation"
-# Size of the caches of requests and scopes. Equal requests share one object, because thousands of
-# sessions have only dozens of different requests.
+# Size of the caches of requests and scopes. Equal requests are the same object, because thousands
+# of sessions have only dozens of different requests.
 _CACHE_SIZE = 4096
 # Number of rows to read and convert before other tasks may run; this takes 1 to 2 ms.
 _PAGE = 100
@@ -143,8 +143,8 @@ _RECENT: sa.Select[Any] = (
     .order_by(sessions.c.sequence.desc())
 )
 
-# The earliest end of a session that a lifetime checker enforces. The ends of other idle checkers
-# and of checkers that allow exclusion are not enforced, because users can change them.
+# The earliest end of a session that a lifetime checker enforces. Other ends are not certain: users
+# can change the ends of other idle checkers, and of checkers that allow exclusion.
 _LIFETIME_END = (
     sa.select(sa.func.min(session_idle_checks.c.ends_at))
     .join_from(

@@ -46,16 +46,16 @@ _SESSIONS: sa.Select[Any] = REQUESTED.add_columns(
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """The last placement of a session.
+    """The last placement of a session; by default, the session was never placed.
 
     ``freed_at`` is None while resources of the placement are allocated. ``count`` is the total
     number of placements of the session.
     """
 
-    at: datetime
-    freed_at: datetime | None
-    placements: tuple[Placement, ...]
-    count: int
+    at: datetime | None = None
+    freed_at: datetime | None = None
+    placements: tuple[Placement, ...] = ()
+    count: int = 0
 
 
 class RecordStore:
@@ -93,7 +93,9 @@ class RecordStore:
                 placed = await _read_placed(tx, page)
                 ready = await _read_dependencies(tx, page)
                 for row in rows:
-                    found.append(_session(row, placed.get(row.id), ready.get(row.id, ())))
+                    found.append(
+                        _session(row, placed.get(row.id, _Placed()), ready.get(row.id, ()))
+                    )
                     names |= {row.owner_id: row.username, row.project_id: row.project}
                 await asyncio.sleep(0)
             scopes = {
@@ -185,11 +187,9 @@ async def _read_dependencies(
     return found
 
 
-def _session(
-    row: Any, placed: _Placed | None, dependencies: Sequence[datetime | None]
-) -> RecordedSession:
+def _session(row: Any, placed: _Placed, dependencies: Sequence[datetime | None]) -> RecordedSession:
     if row.status == Status.PENDING:
-        placed = None  # a placement that failed
+        placed = _Placed()  # the placement has failed
     ready = [at for at in (row.starts_at, *dependencies) if at is not None]
     request = request_of_row(row)
     if row.min_cuda:
@@ -197,8 +197,8 @@ def _session(
     return RecordedSession(
         id=row.id,
         created_at=row.created_at,
-        placed_at=None if placed is None else placed.at,
-        freed_at=None if placed is None else placed.freed_at,
+        placed_at=placed.at,
+        freed_at=placed.freed_at,
         ended_at=row.terminated_at,
         request=request,
         priority=row.priority,
@@ -207,8 +207,8 @@ def _session(
         user=row.owner_id,
         keypair=row.access_key,
         kind=kind_of(row),
-        placements=() if placed is None else placed.placements,
-        placement_count=0 if placed is None else placed.count,
+        placements=placed.placements,
+        placement_count=placed.count,
         ready_at=max(ready, default=None),
         limit_seconds=max_run_seconds_of(row),
         has_dependencies=bool(dependencies),

@@ -24,7 +24,8 @@ MAY_USE_CHAT_TOKEN = sa.exists().where(
 async def delete_unusable_chat_tokens(tx: AsyncConnection, user_id: str) -> None:
     """Delete the chat tokens that a user may no longer use.
 
-    The tokens must not become valid again when the user rejoins the project or is reactivated.
+    They are deleted because they must not become valid again when the user rejoins the project or
+    is reactivated.
     """
     await tx.execute(
         sa.delete(endpoint_tokens).where(endpoint_tokens.c.user_id == user_id, ~MAY_USE_CHAT_TOKEN)

@@ -34,7 +34,7 @@ from .usage import TokenCounts, count_usage
 
 @dataclass(frozen=True, slots=True)
 class RoutingRows:
-    """The rows of a routing table; ``version`` is that of the rows or an earlier one."""
+    """The rows of a routing table; ``version`` is their version, or an earlier version."""
 
     version: int
     endpoints: Sequence[Mapping[str, Any]]
@@ -59,7 +59,7 @@ class RevisionCounts:
     latency_ms: Mapping[str, int]
 
 
-# Without the other settings, which can be large.
+# Only the required settings, because the others can be large.
 _HEALTH_PATH = endpoint_revisions.c.settings["health", "path"].as_string()
 
 # NULL for revisions from versions without gRPC.
@@ -67,7 +67,7 @@ _PROTOCOL = sa.func.coalesce(endpoint_revisions.c.settings["protocol"].as_string
 
 
 def reports_at(now: datetime) -> sa.ColumnElement[bool]:
-    """Return the condition for live gateways. Reports in the future are from gateways that stopped
+    """Return the condition for live gateways. A report in the future is from a gateway that stopped
     before the clock was set back.
     """
     return gateways.c.reported_at.between(now - GATEWAY_TIMEOUT, now + GATEWAY_TIMEOUT)

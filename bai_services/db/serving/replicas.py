@@ -36,7 +36,7 @@ from .rows import ROWS, EndpointRow, endpoint_row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRow:
-    """A replica that has not ended; ``status`` is that of its session, None without a session."""
+    """A replica that has not ended; ``status`` is the session's, None without a session."""
 
     id: str
     created_at: datetime
@@ -51,7 +51,7 @@ class ReplicaRow:
     status: Status | None
     started_at: datetime | None
     status_info: str
-    # True: the session is being preempted and will return to the queue.
+    # Whether the session is being preempted and will return to the queue.
     is_requeued_at_end: bool
 
     @property
@@ -392,7 +392,9 @@ class ReplicaStore:
     async def postpone(
         self, row: EndpointRow, replica: ReplicaRow, problem: Mapping[str, Any], now: datetime
     ) -> None:
-        """Stop a replica that cannot be created now; count no failure. Another is created later."""
+        """Stop a replica that cannot be created now, without counting a failure. Another one is
+        created later.
+        """
         await self._stop(row, replica, problem, now, 0)
 
     async def _stop(

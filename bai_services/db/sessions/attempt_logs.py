@@ -41,8 +41,8 @@ async def end_attempt(
         sa.func.coalesce(kernels.c.log, ""),
     ).where(own)
     await tx.execute(sa.insert(kernel_attempts).from_select(columns, ended))
-    # Empty, not NULL: log retention skips kernels whose log is NULL, and would never delete these
-    # attempts.
+    # Set the log to "", not NULL: the retention of logs skips kernels whose log is NULL, and would
+    # never delete these attempts.
     await tx.execute(sa.update(kernels).where(own).values(log=""))
     for kernel_id in await tx.scalars(sa.select(kernels.c.id).where(own)):
         await _trim(tx, kernel_id)

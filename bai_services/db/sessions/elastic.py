@@ -14,7 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.cluster.devices import SHARES, is_device_slot
 from bai_services.core.resources import MEM, ResourceSlots
 from bai_services.core.scheduling.caps import SESSIONS, Scope
-from bai_services.core.scheduling.elastic import ElasticSession, FreeAgent, WaitingSession
+from bai_services.core.scheduling.elastic.sessions import (
+    ElasticSession,
+    FreeAgent,
+    WaitingSession,
+)
 from bai_services.core.scheduling.placement import AgentState
 from bai_services.core.scheduling.queue import GroupState, PendingSession
 from bai_services.core.scheduling.queue.explain import POLICY, RESOURCES, waits_for_capacity

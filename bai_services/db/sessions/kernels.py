@@ -234,7 +234,7 @@ class KernelStore:
         self._db = database
 
     async def work_of(self, agent_id: str) -> list[KernelWork]:
-        """Return the kernels that an agent may have to process, those of older sessions first."""
+        """Return the kernels that an agent may have to process, kernels of older sessions first."""
         async with self._db.read() as tx:
             found = await tx.execute(_WORK, {"of_agent": agent_id})
             return [
@@ -260,8 +260,8 @@ class KernelStore:
 
         The usage of a kernel that is not on the reporting agent is ignored.
 
-        Return for each agent the states of all reported kernels that exist, and of all kernels that
-        should be on the agent.
+        Return, for each agent, the states of all reported kernels that exist and of all kernels
+        that should be on the agent.
         """
         reporters: dict[str, list[str]] = defaultdict(list)
         used: list[dict[str, Any]] = []
@@ -303,7 +303,7 @@ class KernelStore:
             return True
 
     async def has_left(self, session_id: str, agent_id: str) -> bool:
-        """Return whether an earlier placement of a session on this agent has been given up."""
+        """Return whether an earlier placement of a session on this agent was cancelled."""
         earlier = sa.exists().where(
             allocations.c.session_id == session_id,
             allocations.c.agent_id == agent_id,

@@ -189,7 +189,7 @@ class RequestStore:
         """
         async with self._db.read() as tx:
             values = (await tx.scalars(_BINDS_SUBPATHS, {"of_group": group})).all()
-        # NULL: an agent that does not report this fact can mount subdirectories.
+        # NULL counts as true: an agent that does not report this fact can mount subdirectories.
         return not values or any(value is not False for value in values)
 
     async def device_models(self, group: str) -> list[DeviceModel]:
@@ -283,7 +283,7 @@ class RequestStore:
                 for row in rows:
                     item = Dependency(row.id, row.name, Status(row.status), row.result)
                     by_key[row.id] = item
-                    # Only the chunk that contains the name reads all sessions of that name.
+                    # Only the query for the chunk with this name reads all sessions of the name.
                     if row.name not in names:
                         continue
                     # Rows are sorted from old to new: a newer session replaces an older one that is

@@ -144,7 +144,7 @@ class SessionView(SessionKernels):
     preemption: PreemptionWarning | None = None
     scheduled_stop: ScheduledStop | None = None
     budget_stop: BudgetStop | None = None
-    # The proxy address of the resource group of a running session; "": that of the Hub.
+    # The proxy address of the resource group of a running session; "": use the Hub's address.
     proxy_address: str = ""
 
 

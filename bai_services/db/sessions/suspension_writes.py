@@ -29,7 +29,8 @@ _KEEP_HOME = (
     .where(
         sessions.c.id == _ID,
         sessions.c.type == "interactive",
-        # Sessions of other types may have kernels on several agents.
+        # Only interactive sessions, because sessions of other types may have kernels on several
+        # agents.
         sessions.c.cluster_size == 1,
     )
     .values(home_agent_id=_AGENT_OF_MAIN)

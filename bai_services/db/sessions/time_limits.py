@@ -11,8 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.duration_text import format_duration
 from bai_services.core.errors import Conflict, InvalidRequest
-from bai_services.core.sessions.idle_checks.checkers import CheckerType
-from bai_services.core.sessions.idle_checks.judging import CheckStatus
+from bai_services.core.sessions.idle_checks.checkers import CheckerType, CheckStatus
 from bai_services.core.sessions.lifecycle import Status
 
 from ..database import Database

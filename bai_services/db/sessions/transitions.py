@@ -204,12 +204,12 @@ def _step(
         event, text = suspension_writes.end_of_stop(event, stopping)
         facts = facts if text is None else replace(facts, reason=text)
     elif row.status in STARTING and event is Event.FAILED and has_home:
-        # The end of a session deletes its home; a failed resume must keep it.
+        # At the end of a session, its home is deleted; after a failed resume, it must be kept.
         event = Event.SUSPENDED
     if event is Event.ABORTED:
         facts = replace(facts, result=None)
     if event is Event.REQUEUED and stopping is None:
-        # The history has the reason of the stop already.
+        # The reason of the stop is already in the history.
         facts = replace(facts, reason=TextTemplate.RETURNED_TO_QUEUE.text())
     if event in (Event.REQUEUED, Event.SUSPENDED):
         facts = replace(facts, result=None, exit_code=None)
@@ -325,7 +325,8 @@ def _requeued(row: SessionRow, at: datetime) -> dict[str, Any]:
         "use_heard_at": None,
         "position": None,
         "estimate": None,
-        # The Hub has stopped the server. The manager starts it, even if a user started it before.
+        # The Hub has stopped the server. From now on, the manager starts it, even if a user started
+        # it before.
         "started_by": "manager",
     }
 

@@ -11,7 +11,7 @@ from sqlalchemy.types import TypeDecorator
 
 from bai_services.core.resources import Caps, ResourceSlots
 
-# Naming convention of constraints: migrations can drop only constraints with names.
+# Naming convention of constraints; a migration can drop a constraint only by its name.
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(column_0_label)s",

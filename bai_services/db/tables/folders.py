@@ -16,8 +16,7 @@ vfolders = sa.Table(
     sa.Column("domain", sa.ForeignKey("domains.name"), nullable=False),
     # user:ID or project:ID; (scope, live_name) is unique.
     sa.Column("scope", sa.String(80), nullable=False, index=True),
-    # The name; NULL in the trash and after the purge has begun, because such names need not be
-    # unique.
+    # The name; NULL in the trash and after the purge has begun, so that the name can be used again.
     sa.Column("live_name", sa.String(64)),
     sa.Column("owner_id", sa.ForeignKey("users.id"), index=True),
     sa.Column("project_id", sa.ForeignKey("projects.id"), index=True),

@@ -31,6 +31,8 @@ idle_checker_bindings = sa.Table(
     sa.Column("domain", sa.String(64)),
     sa.Column("is_enabled", sa.Boolean, nullable=False, default=True),
     sa.Column("is_dry_run", sa.Boolean, nullable=False, default=False),
+    # Time of the last change of the effective rule; NULL: the change was in an earlier version.
+    sa.Column("effective_at", UtcDateTime),
     # Role of the user who created or last changed the binding.
     sa.Column("changed_by_role", sa.String(16), nullable=False),
     sa.UniqueConstraint("checker_id", "scope", "scope_id"),
@@ -51,6 +53,8 @@ session_idle_checks = sa.Table(
     sa.Column("is_dry_run", sa.Boolean, nullable=False),
     sa.Column("is_due", sa.Boolean, nullable=False),
     sa.Column("ends_at", UtcDateTime),
+    # The expected end, until the countdown begins.
+    sa.Column("expected_ends_at", UtcDateTime),
     # Text of the rule with its limits and the measured values (``CodedText``).
     sa.Column("rule", sa.JSON(none_as_null=True)),
     sa.Column("kept_alive_at", UtcDateTime),

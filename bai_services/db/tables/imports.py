@@ -16,6 +16,8 @@ folder_imports = sa.Table(
     # NULL after the folder was removed.
     sa.Column("vfolder_id", sa.ForeignKey("vfolders.id", ondelete="SET NULL")),
     sa.Column("folder", sa.String(64), nullable=False),
+    # Whether the import has created the folder.
+    sa.Column("is_new_folder", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("directory", sa.Text, nullable=False),
     sa.Column("kind", sa.String(16), nullable=False),
     sa.Column("source", sa.Text, nullable=False),

@@ -27,7 +27,7 @@ endpoints = sa.Table(
     sa.Column("scaling_reason", sa.JSON(none_as_null=True)),
     # The revision with the last completed rollout, NULL before the first.
     sa.Column("active_revision_id", sa.String(64)),
-    # During a rollout, differs from the active revision.
+    # The target revision; it differs from the active revision during a rollout.
     sa.Column("target_revision_id", sa.String(64), nullable=False),
     sa.Column("is_promoted", sa.Boolean, nullable=False),
     # Consecutive failed replicas of the target revision, and the last problem (``CodedText``).

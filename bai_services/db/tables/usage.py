@@ -41,7 +41,7 @@ usage_records = sa.Table(
     sa.Index("ix_usage_records_ended_at", "ended_at"),
 )
 
-# Totals of an hour for each user, for reports about one user.
+# Totals of each user in an hour, for reports about one user.
 usage_hours = sa.Table(
     "usage_hours",
     metadata,

@@ -170,7 +170,7 @@ class UsageAggregateStore:
 
 
 def _long(statement: Any) -> Any:
-    """Mark a statement that changes many rows, so that SQLite runs it in a thread."""
+    """Mark a statement that changes many rows, so that the SQLite driver runs it in a thread."""
     return statement.prefix_with(LONG, dialect="sqlite")
 
 
@@ -256,7 +256,7 @@ async def _history_range(tx: AsyncConnection, since: int) -> tuple[int, int]:
     last = await tx.scalar(sa.select(sa.func.max(step.id))) or 0
     if not since:
         return 1, last
-    # The newest earlier step is near the end of the table, so no index is needed.
+    # No index is needed, because the newest earlier step is near the end of the table.
     earlier = sa.select(step.id).where(step.at < record_writes.time_of(since))
     newest = await tx.scalar(earlier.order_by(step.id.desc()).limit(1))
     return (newest or 0) + 1, last

@@ -36,8 +36,9 @@ class seconds_of(GenericFunction[int]):
 
 @compiles(seconds_of, "sqlite")
 def _on_sqlite(element: seconds_of, compiler: Any, **more: Any) -> str:
-    # Without the fraction: ``strftime`` rounds to milliseconds, so 0.9995 s would be in the next
-    # second, and a rebuild would write a second record beside the one written with the change.
+    # Remove the fraction: ``strftime`` rounds to milliseconds, so 0.9995 s would count as the next
+    # second, and a rebuild would write a second record in addition to the record that was written
+    # with the change.
     whole_seconds = f"substr({compiler.process(element.clauses, **more)}, 1, 19)"
     return f"CAST(strftime('%s', {whole_seconds}) AS INTEGER)"
 
@@ -53,7 +54,8 @@ _records = usage_records.c
 Allocated = tuple[str, str, str, str | None, str, int]
 
 
-# Literals, not parameters: PostgreSQL would not recognize the expressions in GROUP BY.
+# Use literals instead of parameters, because PostgreSQL would not recognize the expressions in
+# GROUP BY.
 _NONE: sa.ColumnElement[str] = sa.literal_column("''", sa.String())
 # The ``SessionKind`` of a session.
 KIND: sa.ColumnElement[str] = sa.case(
@@ -217,8 +219,8 @@ def _write(insert: bulk.Upsert, v: bulk.Values) -> sa.Insert:
     return _upsert(insert, sa.select(*given, *holder).where(sessions.c.id == v["session_id"]))
 
 
-# Built at import, because building a statement takes longer than running it. The values come from
-# the caller: without statistics, PostgreSQL would find them by reading all live rows of the ledger.
+# Built at import, because building a statement takes longer than running it. The caller passes the
+# values, because PostgreSQL without statistics would read all live rows of the ledger to find them.
 _WRITE = bulk.RowInsertSelect(
     usage_records,
     {

@@ -1,4 +1,5 @@
-"""HAProxy's configuration: fixed backends and server slots, and maps that the gateway fills.
+"""HAProxy's configuration: fixed backends and server slots, and maps whose entries the gateway
+sets.
 
 HAProxy forwards a request to a replica if the maps contain its endpoint and token, the token may be
 used from the client's address, and HAProxy can enforce all limits that apply to the request. It
@@ -36,7 +37,7 @@ UNDECIDED = "undecided"
 # Value of an endpoint with several pools, chosen by share; their keys are NAME/:0 to NAME/:99.
 # Clients cannot send such a name: names in paths contain no slash, names in host names no colon.
 BY_SHARE = "by-share"
-# Value of a network of other trusted proxies: the gateway evaluates their X-Forwarded-For.
+# Value of a network of other trusted proxies, whose X-Forwarded-For the gateway evaluates.
 NAMED_PROXY = "named"
 # Each connection for gRPC begins with the secret of the replicas (core/serving/replica_preface).
 _GRPC = " proto h2 send-proxy-v2 proxy-v2-options unique-id"
@@ -46,8 +47,8 @@ _OWN = frozenset({b"connection", b"content-length", b"te", b"transfer-encoding",
 _REWRITE_BYTES = 8192
 _STICK_ENTRIES = 100_000
 _RETRY_AFTER = " hdr Retry-After 5"
-# Maximum `request_seconds` of an endpoint. Also HAProxy's timeout for requests that it forwards to
-# the gateway, which enforces the limit of the endpoint itself.
+# Maximum `request_seconds` of an endpoint. It is also HAProxy's timeout for requests that it
+# forwards to the gateway; the gateway enforces the limits of endpoints.
 MAX_REQUEST_SECONDS = 86_400.0
 
 
@@ -186,7 +187,7 @@ def _request_variables(settings: Settings, folder: Path) -> list[str]:
         # 8 hex digits for IPv4, 32 for IPv6.
         _set("client_hex var(txn.client),hex"),
         _set("digits var(txn.client_hex),length"),
-        # A converter takes less time than a format.
+        # Use a converter, because it is faster than a format.
         _set(
             "key var(txn.name),concat(/,txn.digest,/),concat(,txn.digits,:),concat(,txn.client_hex)"
         ),
@@ -275,7 +276,7 @@ def _backend_choice() -> list[str]:
         # The gateway limits bodies of unknown length by counting their bytes.
         "use_backend gateway if !has_length !is_bodiless",
         "use_backend gateway if has_length is_incomplete",
-        # Any HTTP/2 request may have a body without a length.
+        # An HTTP/2 request may always have a body without a length.
         "use_backend gateway if is_http_2 !has_length",
         "use_backend %[var(txn.pool)]",
         "default_backend gateway",

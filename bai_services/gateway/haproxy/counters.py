@@ -28,7 +28,7 @@ class Counters:
     _tokens: dict[str, int] = field(default_factory=dict)
 
     def restart(self) -> None:
-        """Reset the stored values: a new process counts from zero."""
+        """Reset the stored values, because a new process counts from zero."""
         self._last, self._tokens = {}, {}
 
     def of_backend(

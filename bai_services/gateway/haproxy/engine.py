@@ -220,7 +220,7 @@ class Haproxy:
         replica = slot.replica
         if replica is None:
             return
-        # In a pool without a ready server, any server may get the waiting requests.
+        # In a pool without a ready server, waiting requests may go to any server.
         running = 0 if pool.has_ready_slot else waiting
         for name in (pool.name, grpc_name(pool.name)):
             row = rows.get((name, slot.name), {})
@@ -228,7 +228,8 @@ class Haproxy:
             if name != pool.backend:
                 continue
             if self._counters.failed_connections(name, slot.name, row) and slot.is_ready:
-                # The next health check decides, as after a failed connection of the gateway itself.
+                # The next health check makes the replica ready again, as after a failed connection
+                # of the gateway itself.
                 replica.is_ready = False
                 self.wake()
         if slot.is_ready:

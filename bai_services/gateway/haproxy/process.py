@@ -23,7 +23,7 @@ log = logging.getLogger("bai_services.gateway")
 
 START_SECONDS = 10.0
 PAUSE_SECONDS = 0.2
-# Time after the start; a process that ends earlier has an invalid configuration.
+# If the process ends within this time after its start, its configuration is invalid.
 STABLE_SECONDS = 2.0
 # HAProxy frees large buffers after each request. By default, the allocator then returns their
 # memory to the kernel, and the next request needs it again.

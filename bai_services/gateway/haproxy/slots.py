@@ -49,7 +49,7 @@ class Slot:
         """Set the number of requests of this slot.
 
         A replica has several slots after a change of its address or secret, until the requests in
-        the former slot have ended.
+        the previous slot have ended.
         """
         if self.replica is not None:
             self.replica.elsewhere += requests - self.counted
@@ -92,7 +92,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class _Tokens:
-    """Entries of the tokens of an endpoint, valid before the time ``until``."""
+    """The map entries for the tokens of an endpoint; they are valid before the time ``until``."""
 
     route: EndpointRoute
     until: float
@@ -113,7 +113,7 @@ class Slots:
 
     pools: list[Pool]
     by_key: dict[PoolKey, Pool] = field(default_factory=dict)
-    # Cached by endpoint: many entries may be needed several times per second.
+    # Cached by endpoint, because many entries may be needed several times per second.
     _tokens: dict[str, _Tokens] = field(default_factory=dict)
 
     @classmethod

@@ -22,8 +22,8 @@ from ..clock import Clock
 from . import authorizer
 from .keypair_secrets import KeypairSecrets, new_secret_key
 
-# Minimum interval between updates of a keypair's ``last_used``; otherwise, every request would
-# write.
+# Minimum interval between updates of a keypair's ``last_used``, so that not every request writes to
+# the database.
 LAST_USED_INTERVAL = timedelta(minutes=5)
 
 _REASONS = {
@@ -127,7 +127,8 @@ class Callers:
         now = self._clock()
         signature.check_date(request.date, now)
         keypair = await self._store.by_access_key(request.access_key)
-        # An unknown access key must take as long and give the same error as a wrong signature.
+        # The check of an unknown access key must take as long as the check of a wrong signature,
+        # and raise the same error.
         secret = (
             self._dummy_secret
             if keypair is None

@@ -113,7 +113,8 @@ class ExternalSignIns:
         checked = CheckedFactor()
         if not rules.skips_code:
             checked = await self._check_code(account, user, client_ip, factor)
-        # Link only after the check of the code: a sign-in without it must not change the account.
+        # Link the identity only after the check of the code: a sign-in without a code must not
+        # change the account.
         if not is_linked and not checked.needs_registration:
             await self._link_by_email(account, user, client_ip)
         await self._audit.add(self._entry(account, user, client_ip))
@@ -214,7 +215,8 @@ class ExternalSignIns:
     async def _with_email(self, user: ExternalUser) -> Account | None:
         """Return the account to which an identity may be linked by its verified e-mail address.
 
-        Only accounts with the role user: an administrator must sign in and then link the identity.
+        Only accounts with the role user are returned: an administrator must sign in first and then
+        link the identity.
         """
         email = user.email.strip()
         address = email.lower()
@@ -319,13 +321,18 @@ class ExternalSignIns:
     def _entry(
         self, account: Account | None, user: ExternalUser, client_ip: str, reason: str = ""
     ) -> AuditEntry:
-        nobody = Caller(Role.USER, username="(not signed in)", client_ip=client_ip)
+        if account is None:
+            caller = Caller(Role.USER, username="(not signed in)", client_ip=client_ip)
+            target, domain = "", None
+        else:
+            caller = _as_caller(account, client_ip)
+            target, domain = account.id, account.domain
         details = {"provider": user.provider}
         return self._audit.entry(
-            nobody if account is None else _as_caller(account, client_ip),
+            caller,
             ACTION,
-            "" if account is None else account.id,
-            domain=None if account is None else account.domain,
+            target,
+            domain=domain,
             outcome=SignInRefused.code if reason else "done",
             **(details | {"reason": reason} if reason else details),
         )

@@ -22,9 +22,9 @@ from .domains import DEFAULT_POLICY
 from .keypair_secrets import KeypairSecrets, new_keypair, new_secret_key
 from .users import Users
 
-# Fields of a keypair that its owner may change. Only administrators may create keypairs, because
-# each keypair has its own limits.
-# The owner can also activate a keypair that an administrator deactivated: see docs/security.md.
+# Fields of a keypair that its owner may change. The owner can thus activate a keypair that an
+# administrator has deactivated; see docs/security.md. Only administrators may create keypairs,
+# because each keypair has its own limits.
 OWN_FIELDS = frozenset({"is_active", "new_secret"})
 MAX_RATE_LIMIT = 10_000_000
 

@@ -3,8 +3,8 @@ attempts.
 
 Responses to failed sign-ins depend only on the typed name and the address, never on whether an
 account exists.
-The counter of an account has one effect on sign-ins: after too many failures, correct passwords
-from unknown addresses are rejected with the response for a wrong password.
+The counter of an account has a single effect: after too many failures, correct passwords from
+unknown addresses are rejected with the response for a wrong password.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Attempt:
 class Lockouts:
     """Counts failed attempts, and delays attempts after many failures.
 
-    An address from which an account has signed in within 90 days is not locked out of that account.
+    The lock of an account does not apply to addresses from which the account has signed in within
+    90 days.
     """
 
     def __init__(self, database: Database, subject_key: bytes) -> None:

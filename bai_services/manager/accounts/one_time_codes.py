@@ -59,8 +59,8 @@ from . import authorizer
 from .lockouts import Lockouts
 
 REGISTRATION_SECONDS = 600
-# Maximum time from the code to the end of the sign-in: the user may have to choose a new password,
-# or to confirm the end of another sign-in.
+# Maximum time from the code to the end of the sign-in. In between, the user may have to choose a
+# new password, or to confirm the end of another sign-in.
 PROOF_SECONDS = 600
 _PROOF, _REGISTRATION = "code-proof", "code-registration"
 
@@ -97,7 +97,8 @@ class OneTimeCodes:
         self._audit = context.audit
         self._lockouts = lockouts
         self._key = key
-        # A separate key, so that text encrypted elsewhere in the manager is not a valid proof.
+        # Use a separate key, so that a text that another part of the manager has encrypted is not a
+        # valid proof.
         derived = hmac.new(key, b"one-time-codes", hashlib.sha256).digest()
         self._fernet = Fernet(base64.urlsafe_b64encode(derived))
         self._rules = rules

@@ -16,8 +16,9 @@ from bai_services.core.errors import SignInBlocked, Unavailable
 # Limits the peak memory: each hash uses ``memory_kib`` (64 MiB by default) while it is computed.
 MAX_CONCURRENT_HASHES = 2
 PARALLELISM = 1
-# Maximum number of sign-in attempts in progress, per client and of all clients. When half of the
-# places are taken, each client can have only one, so that a few clients cannot take all of them.
+# Maximum number of sign-in attempts in progress, per client and of all clients. When half of this
+# number is reached, each client can have only one attempt in progress, so that a few clients cannot
+# block all others.
 MAX_ATTEMPTS_PER_CLIENT = 16
 MAX_ATTEMPTS = 256
 RETRY_AFTER_SECONDS = 5

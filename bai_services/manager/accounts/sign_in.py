@@ -191,7 +191,8 @@ class SignIns:
             )
         token = await self._hub_token(account.username, "bai login")
         current = await self._accounts.by_username(account.username)
-        # A change of the password has revoked only the tokens that existed then.
+        # If the password has changed meanwhile, the change has revoked only the tokens that existed
+        # at that time.
         if current is None or current.password_changed_at != account.password_changed_at:
             await self._hub.delete_token(token["token"])
             await self._refuse("sign-in.token", client_ip)
@@ -292,7 +293,8 @@ class SignIns:
             await self._audit.add(self._denial_entry(account, client_ip, "sign-in.code", denial))
             self._reject(denial.text, reason=denial.reason)
         token = await self._hub_token(account.username, "bai login (browser)")
-        # Check after the creation: a sign-out revokes only the tokens that exist then.
+        # Check after the creation of the token, because a sign-out revokes only the tokens that
+        # exist at that time.
         if await self._hub.user_of_token(issued.token) is None:
             await self._hub.delete_token(token["token"])
             self._reject(_WRONG_CODE)  # the user has signed out of that browser
@@ -323,8 +325,8 @@ class SignIns:
             attempt = await self.lockouts.begin(typed_name, user_id, client_ip, now)
         await self.lockouts.delay(attempt)
         # Verify the password of a blocked attempt too: a faster response would reveal that this
-        # account has not signed in from this address. An attempt that would be rejected for every
-        # account reveals nothing.
+        # account has not signed in from this address. This is not necessary for an attempt that
+        # would be rejected for every account.
         is_correct = not attempt.is_rejected_for_every_account and await self._is_correct_password(
             client, candidate, password
         )

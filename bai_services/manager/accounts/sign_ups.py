@@ -210,7 +210,7 @@ class SignUps:
             "full_name": sign_up.full_name,
             "password_hash": sign_up.password_hash,
             "password_changed_at": now,
-            # Always the role user: only superadmins appoint administrators.
+            # The role is always user, because only superadmins appoint administrators.
             "role": Role.USER,
             "domain": sign_up.domain,
             "status": "inactive" if sign_up.needs_approval else "active",

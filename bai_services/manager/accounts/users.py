@@ -281,7 +281,7 @@ class Users:
             self._events.publish_to_users(user_ids, change)
 
     def _excludes_allowed_address(self, user: User, values: Mapping[str, Any]) -> bool:
-        """Return whether ``values`` exclude an address from which the user may sign in now."""
+        """Return whether ``values`` exclude an address from which the user could sign in so far."""
         allowed = values.get("allowed_client_ip", user.allowed_client_ip)
         return client_networks.excludes_addresses(user.allowed_client_ip, allowed)
 

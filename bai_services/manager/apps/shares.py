@@ -327,7 +327,7 @@ class AppShares:
 
 
 def _no_such_share() -> NotFound:
-    """Return the error for a missing or inaccessible share; both cases must look the same."""
+    """Return the error for a missing or inaccessible share; it must be the same in both cases."""
     return NotFound(
         "there is no such share, or it is not for you; ask the user who sent you the link"
     )

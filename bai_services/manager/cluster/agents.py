@@ -114,8 +114,8 @@ class Agents:
     async def check_deadlines(self) -> None:
         """Mark agents as LOST if they have sent no heartbeat for the time of the deadline.
 
-        Agents could send no heartbeats while no manager was running, so only the time in which
-        this manager was running counts.
+        Only time in which this manager was running counts, because agents could not send heartbeats
+        while no manager was running.
         """
         now, deadline = self._clock(), self._settings.heartbeat_deadline_seconds
         late = now - timedelta(seconds=2 * self._settings.heartbeat_interval_seconds)
@@ -140,8 +140,8 @@ class Agents:
     ) -> HeartbeatResponse:
         """Process a heartbeat.
 
-        ``kernels`` is None if the agent cannot list its kernels. ``storage`` is what the agent
-        reports about the storage hosts, None if it does not check them.
+        ``kernels`` is None if the agent cannot list its kernels. ``storage`` is the agent's report
+        about the storage hosts, None if it does not check them.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Commit sessions to custom images, build them from recipes; list, share and delete them."""
+"""Create custom images by commits of sessions or builds of recipes; list, share and delete them."""
 
 from __future__ import annotations
 
@@ -378,7 +378,8 @@ class CustomImages:
         ]
 
     async def _assigned(self, row: CustomImageRow) -> CustomImageRow | None:
-        """Return a row with its agent; None if the session of its build does not run.
+        """Return the row of a commit with its agent; None if the row is a build whose session does
+        not run.
 
         A build whose session has ended fails.
         """

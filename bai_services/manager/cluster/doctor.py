@@ -55,7 +55,7 @@ from .joining import storage_paths
 from .swarm import Swarm, SwarmNode
 
 CHECK = "check"
-# The sum is below 10 s, even if every node hangs.
+# The sum of these limits is below 10 s, which is the duration if every node hangs.
 PREPARATION_SECONDS = 1.5
 REPORT_SECONDS = 7.0
 POLL_SECONDS = 0.1

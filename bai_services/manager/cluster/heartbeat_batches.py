@@ -56,10 +56,10 @@ class _Recorded:
 class HeartbeatBatches:
     """Collects heartbeats for a short time if there are many agents.
 
-    With few agents, each heartbeat is processed at once. Most heartbeats differ from the previous
-    one of their agent only in facts. Three statements store all heartbeats of this kind in a batch.
-    Two more statements are needed if the slots and devices of some agents must be compared with the
-    database again. All other heartbeats, and those of a failed batch, are stored one by one.
+    With few agents, each heartbeat is processed at once. Most heartbeats differ from their agent's
+    previous heartbeat only in facts. Three statements store all such heartbeats of a batch; two
+    more compare the slots and devices of some agents with the database, if this is due. All other
+    heartbeats, and those of a failed batch, are stored one by one.
     """
 
     def __init__(
@@ -100,7 +100,8 @@ class HeartbeatBatches:
         self._waiting.append(_Waiting(agent_id, beat, kernels, at, result))
         if self._runner is None or self._runner.done():
             self._runner = asyncio.create_task(self._run(), name="heartbeats")
-        # The batch also has heartbeats of other requests, so it continues if this one is cancelled.
+        # The batch also contains heartbeats of other requests, so it continues if this request is
+        # cancelled.
         return await asyncio.shield(result)
 
     async def _run(self) -> None:
@@ -200,7 +201,7 @@ _UNCHANGED = HeartbeatResult(False, False, AgentStatus.ALIVE, AgentStatus.ALIVE)
 
 
 def is_repeated(before: AgentHeartbeat, beat: AgentHeartbeat) -> bool:
-    """Return whether a heartbeat differs from the one before only in facts.
+    """Return whether a heartbeat differs from the previous one only in facts.
 
     The facts about the sharing of a device must be the same.
     """

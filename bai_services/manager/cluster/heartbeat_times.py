@@ -11,10 +11,11 @@ KEPT_SECONDS = 2.0 * MAX_REQUEUE_SECONDS
 
 
 class HeartbeatTimes:
-    """Measures silence independently of the system clocks of managers, which may be wrong.
+    """Measures the time since the last heartbeat (the silence) without the system clocks of
+    managers, which may be wrong.
 
-    This manager knows when it has received a heartbeat. For a heartbeat that another manager has
-    received, the silence begins when this manager first reads its time from the database.
+    The silence begins when this manager receives a heartbeat or, if another manager has received
+    it, when this manager first reads its time from the database.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -35,7 +36,7 @@ class HeartbeatTimes:
         self._silent.pop(agent_id, None)
 
     def silent_seconds(self, agent_id: str, last_heartbeat_at: datetime) -> float:
-        """Return for how long an agent has certainly sent no heartbeat after the stored one."""
+        """Return how long an agent has certainly sent no heartbeat after the stored one."""
         now = self._monotonic()
         for known in (self._current.get(agent_id), self._silent.get(agent_id)):
             if known is not None and known[0] == last_heartbeat_at:
@@ -44,7 +45,9 @@ class HeartbeatTimes:
         return 0.0
 
     def forget(self) -> None:
-        """Restart all measurements, after a time in which this manager received no heartbeats."""
+        """Restart all measurements. Call this after a time in which this manager could not receive
+        heartbeats.
+        """
         self._current.clear()
         self._silent.clear()
 

@@ -39,7 +39,8 @@ __all__ = ["AgentJoins", "JoinTerms", "require_own"]
 # Other managers may accept a revoked credential for this time.
 CACHE_TTL_SECONDS = 10.0
 MAX_CACHED = 10_000
-# The prefix prevents a token that begins with a dash, which a command line parses as an option.
+# Without the prefix, a token could begin with a dash, and a command line would parse it as an
+# option.
 TOKEN_PREFIX = "bai-join-"
 
 

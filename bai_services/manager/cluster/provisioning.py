@@ -1,4 +1,6 @@
-"""Start and stop machines with the administrator's command, as pending sessions need them."""
+"""Start and stop machines with the administrator's command, according to the demand of pending
+sessions.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ PREFIX = "BAI_PROVISIONING_ENV_"
 
 
 class CommandFailed(Exception):
-    """The command has failed; the message says why and may be shown to administrators."""
+    """The command has failed; the message has the reason and may be shown to administrators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def _short(text: str) -> str:
 
 
 async def _read(stream: asyncio.StreamReader | None) -> bytes:
-    """Read all output, but keep only a little more than the allowed length."""
+    """Read all output, but keep only slightly more than the allowed length."""
     assert stream is not None
     kept = b""
     while part := await stream.read(2**16):

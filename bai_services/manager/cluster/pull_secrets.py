@@ -44,7 +44,8 @@ class PullSecrets:
         try:
             password = self._cipher.decrypt(secret.password_encrypted)
         except Unavailable as error:
-            # The agent must receive its other work; the pull fails with the registry's reason.
+            # The agent must still receive its other work. This pull will fail with the registry's
+            # error message.
             log.error("the password of registry %s cannot be read: %s", secret.host, error)
             return {}
         return {"registry_auth": {"username": secret.username, "password": password}}

@@ -127,7 +127,8 @@ class ImageRegistries:
     async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> ImageRegistry:
         """Change a registry; without ``password``, it keeps its password.
 
-        A URL with another host requires the password again: it belongs to the previous host.
+        A URL with another host requires a new password, because the stored password belongs to the
+        previous host.
         """
         authorizer.require(caller, "image-registry.write")
         found = await self._store.find(name)

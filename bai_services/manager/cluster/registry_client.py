@@ -91,7 +91,7 @@ class RegistryAccess:
 
 @dataclass(frozen=True, slots=True)
 class FoundImage:
-    """An image of a registry. ``digest`` is that of the tag's manifest or image index."""
+    """An image of a registry. ``digest`` is the digest of the tag's manifest or image index."""
 
     name: str
     architecture: str
@@ -198,7 +198,7 @@ class RegistryClient:
         return list(dict.fromkeys(found))
 
     def is_deleted(self, repository: str, tag: str) -> bool:
-        """Return True only if the registry confirms that it has no such tag."""
+        """Return whether the registry confirms that it has no such tag."""
         request = _manifest_request(repository, tag, method="HEAD")
         return self._authorized(request).status == HTTPStatus.NOT_FOUND
 
@@ -216,7 +216,7 @@ class RegistryClient:
             name = image_name(self._access.host, repository, tag)
         except InvalidRequest as error:
             raise SourceError(error.message) from None
-        # HEAD does not count as a pull, whose number some registries limit.
+        # Some registries limit the number of pulls; a HEAD request does not count as a pull.
         if name in known and self._current_digest(repository, tag) == known[name]:
             return []
         body = self._manifest(repository, tag)

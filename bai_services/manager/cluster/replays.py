@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 MAX_SESSIONS = 20_000
 MAX_DAYS = 92
 MAX_POLICIES = 2
-# Earlier times have no history, and some cannot be converted to UTC.
+# There is no history before this time, and some earlier times cannot be converted to UTC.
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 # Maximum number of replays that run at the same time; each has a worker process.
 MAX_RUNNING = 2
@@ -326,7 +326,9 @@ def _policy(group: ResourceGroup, spec: Mapping[str, Any]) -> ReplayPolicy:
 
 
 def _check_names(names: Sequence[str]) -> None:
-    """Raise ``InvalidRequest`` if two policies have the same name, and so the same rules."""
+    """Raise ``InvalidRequest`` if two policies have the same name; they then also have the same
+    rules.
+    """
     for number, name in enumerate(names, 1):
         if (first := names.index(name) + 1) < number:
             raise InvalidRequest(

@@ -35,7 +35,7 @@ class VFolderAccess:
         The caller's own folder takes precedence over others of the same name: otherwise another
         user could redirect the caller's operations by sharing a folder. Next come folders that are
         shared with the caller or belong to the caller's projects. Folders visible only through the
-        caller's role come last. Two folders at the same level are ambiguous.
+        caller's role come last. If two folders have the same precedence, the name is ambiguous.
 
         Raises
         ------
@@ -115,7 +115,7 @@ def choose(key: str, rows: list[VfolderRow], caller: Caller) -> VfolderRow:
 def target_of(row: VfolderRow) -> Target:
     owner = None
     if row.owner_id is not None:
-        assert row.owner_role is not None  # a row has both or neither of owner_id and owner_role
+        assert row.owner_role is not None  # set whenever owner_id is set
         owner = Owner(row.owner_id, row.owner_role)
     return Target(domain=row.domain, project_id=row.project_id, owner=owner)
 
@@ -127,8 +127,8 @@ def manages_row(caller: Caller, row: VfolderRow) -> bool:
 def user_of(caller: Caller) -> Caller:
     """If the caller is a session, return its owner with the role USER; else return the caller.
 
-    Programs in a session display what the session's owner may do with a folder; the session's own
-    token permits much less.
+    Programs in a session show the owner's permissions on a folder, because the token of the session
+    itself permits much less.
     """
     return replace(caller, role=Role.USER) if caller.role is Role.SESSION else caller
 

@@ -370,7 +370,7 @@ class Abortable(Protocol):
     """An upload that can be aborted."""
 
     def on_disconnect(self) -> None:
-        """React to the disconnection of the client; must not block."""
+        """Abort the upload after a disconnection of the client; must not block."""
         ...
 
     async def abort(self) -> None:

@@ -67,9 +67,9 @@ class Mounts:
     async def resolve_mounts(
         self, caller: Caller, owner_id: str, project_id: str, mounts: Sequence[MountRequest]
     ) -> list[ResolvedMount]:
-        """Return the mounts in the order of ``mounts``, then those of the auto-mounted folders.
+        """Return the mounts in the order of ``mounts``, then the mounts of auto-mounted folders.
 
-        The default permission is that of the folder, limited to the owner's permission.
+        The default permission is the folder's permission, limited to the owner's permission.
 
         Raises
         ------
@@ -134,8 +134,8 @@ class Mounts:
         for mount, result in zip(mounts, results, strict=True):
             if isinstance(result, BaseException):
                 if mount.get("is_auto") and isinstance(result, BaiError):
-                    # An auto-mounted folder was not requested, so its error must not prevent the
-                    # start.
+                    # The user has not requested this auto-mounted folder, so its error must not
+                    # prevent the start.
                     log.warning(
                         "auto-mounted folder %s is left out: %s", mount["vfolder"], result.message
                     )

@@ -96,7 +96,7 @@ class Quotas:
         self._received: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._reservations: dict[tuple[str, str], set[Reservation]] = defaultdict(set)
         # By host and scope. Without the lock, a check could read the stored usage before a scan is
-        # recorded and the received bytes after it, and so miss the scanned bytes.
+        # recorded and the received bytes afterwards; it would then miss the scanned bytes.
         self._usage_locks: dict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._slow_folders: set[str] = set()
         self._scans: SingleFlight[str, FolderUsage] = SingleFlight()
@@ -170,7 +170,7 @@ class Quotas:
         Parameters
         ----------
         scope
-            The quota scope; default: that of the folder.
+            The quota scope; default: the quota scope of the folder.
         uploads
             Ids of unfinished uploads that the reservation covers; their announced bytes are not
             counted in addition.
@@ -191,7 +191,7 @@ class Quotas:
         """Implement ``Reservation.require``."""
         async with self._usage_locks[space.key]:
             found = await self._limited(space)
-            # No await from here on: the check and the change must be one step.
+            # Do not await from here on: no other task may run between the check and the change.
             if space.has_ended:
                 raise Conflict("the operation was aborted")
             added = max(size_bytes - space.size, 0)
@@ -305,8 +305,8 @@ class Quotas:
             async with asyncio.timeout(SCAN_TIMEOUT_SECONDS):
                 await self._count(row)
         except TimeoutError:
-            # The scan continues in the background: the folder is large or the mount does not
-            # respond.
+            # The folder is large, or the mount does not respond. The scan continues in the
+            # background.
             log.info("the scan of folder %s takes more than %g s", row.id, SCAN_TIMEOUT_SECONDS)
         except (BaiError, OSError) as error:
             log.warning("folder %s cannot be scanned: %s", row.id, error)
@@ -336,7 +336,7 @@ class Quotas:
 
     async def _read_counter(self, row: QuotaScopeRow) -> None:
         now = self._clock()
-        # Half of the maximum, because the next check is ``TICK_SECONDS`` later.
+        # Use half of the maximum, because the next check is ``TICK_SECONDS`` later.
         if row.counted_at is not None and (now - row.counted_at).total_seconds() < (
             MAX_COUNTER_AGE_SECONDS / 2
         ):
@@ -409,8 +409,8 @@ class Reservation:
     Reserved bytes count as used, so that concurrent operations together do not exceed the limit.
     At the end of the block, the bytes that are still reserved are released.
 
-    Each manager counts only its own reservations, and a standby also serves requests. Limits
-    therefore hold only if all clients use one manager (administrator guide, "Monitoring").
+    Each manager counts only its own reservations. A standby manager also serves requests, so limits
+    are exact only if all clients use one manager (administrator guide, "Monitoring").
     """
 
     def __init__(
@@ -457,8 +457,9 @@ class Reservation:
 def headroom_bytes(size_bytes: int) -> int:
     """Return how many bytes to reserve in addition, for an operation that may need more later.
 
-    The part is constant, so the number of reservations grows with the logarithm of the final size.
-    It is small, so that an operation does not withhold much space from others.
+    They are a constant fraction of the reserved bytes, so the number of reservations grows with
+    the logarithm of the final size. The fraction is small, so that an operation does not withhold
+    much space from others.
     """
     return size_bytes // 8
 
@@ -470,7 +471,7 @@ def location_of(row: VfolderRow) -> Location:
 def _target(row: QuotaScopeRow) -> Target:
     owner = None
     if row.owner_id is not None:
-        assert row.owner_role is not None  # a row has both or neither of owner_id and owner_role
+        assert row.owner_role is not None  # set whenever owner_id is set
         owner = Owner(row.owner_id, Role(row.owner_role))
     return Target(row.domain, owner=owner)
 

@@ -52,8 +52,8 @@ class HostView:
 def create_hosts(settings: Settings) -> dict[str, StorageHost]:
     """Create the storage hosts; return them by name, the default one first.
 
-    Files are shared with a group only if the manager runs as root. Otherwise all sessions have the
-    uid of the manager.
+    Files are shared with a group only if the manager runs as root. This is not needed otherwise,
+    because all sessions then have the uid of the manager.
     """
     shared_gid = SHARED_GID if os.geteuid() == 0 else None
     return {
@@ -87,7 +87,7 @@ class StorageHosts:
         return [host for host in self.all() if host.health.status is not HostStatus.GONE]
 
     def checks(self) -> list[StorageCheck]:
-        """Return what agents check, without the hosts that do not respond to the manager itself.
+        """Return the checks for agents, without the hosts that do not respond to the manager.
 
         The failure of such a host is reported when a session starts.
         """

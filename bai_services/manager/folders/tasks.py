@@ -225,7 +225,7 @@ class VFolderTasks:
             )
         self._quotas.discard_received(row)
         await self._quotas.enforce_new(row.host, scope)
-        # Notify the administrators of the old domain, and those of the new one if it differs.
+        # Notify the administrators of the old domain and, if it differs, of the new domain.
         await self._changes.folder_changed(row)
         for moved in await self._store.by_id(row.id):
             if moved.domain != row.domain:

@@ -172,7 +172,7 @@ class VFolders:
             owner_id=values["owner_id"],
             name=name,
         )
-        # Create the directory first: a folder without its directory would fail at every use.
+        # Create the directory first, because every use of a folder without a directory would fail.
         location = Location(Scope.parse(ownership.scope), values["id"], values["unmanaged_path"])
         await host.create(location)
         try:
@@ -315,7 +315,7 @@ class VFolders:
         row = await self._find_managed(caller, key, IN_TRASH)
         await self._hosts.require(caller, row.host, "delete-vfolder", row.project_id)
         entry = self._entry(caller, "vfolder.restore", row)
-        # Only an incomplete clone has a ``source_id``.
+        # Only incomplete clones have a ``source_id``.
         event = VfolderEvent.RESTORED
         if row.source_id is not None:
             event = VfolderEvent.RESTORED_INCOMPLETE

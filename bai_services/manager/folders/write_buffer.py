@@ -17,7 +17,8 @@ Receive = Callable[[memoryview], Awaitable[int]]
 
 
 class WriteBuffer:
-    """Two buffers that are used alternately. New buffers for each write would take more time.
+    """Two buffers that are used alternately, because allocating a buffer for each write would take
+    more time.
 
     Calls must not overlap, except ``close``, which may be called at any time.
     """

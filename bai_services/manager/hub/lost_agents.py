@@ -19,6 +19,7 @@ from bai_services.core.sessions.lost_agents import (
     action_for,
     has_stopped,
 )
+from bai_services.db.open_work import Work
 from bai_services.db.sessions.lost_agents import (
     SILENT_CODES,
     AgentOfKernel,
@@ -30,7 +31,6 @@ from bai_services.db.sessions.store import SessionStore
 
 from ..clock import Clock
 from ..cluster.heartbeat_times import HeartbeatTimes
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from ..sessions.kernels import Kernels
 from ..sessions.lifecycle import PROGRESS, Lifecycle
@@ -68,10 +68,9 @@ class LostAgents:
         self._times = times
         self._clock = clock
         self._lease = lease
-        # False if no session can have a status text about a silent agent, so there is none to
-        # clear.
+        # False: no session has a status text about a silent agent, so there is none to clear.
         self._may_be_marked = True
-        self._loop = Loop("lost agents", self.step, TICK_SECONDS)
+        self._loop = lease.loop("lost agents", self.step, TICK_SECONDS, Work.LOST_AGENTS)
 
     def start(self) -> None:
         self._loop.start()
@@ -143,8 +142,8 @@ class LostAgents:
         await self._apply(row.id, Event.EXITED, TextTemplate.STOPPED.text())
 
     async def _apply(self, session_id: str, event: Event, reason: CodedText, **facts: Any) -> None:
-        # Check the lease again. If this manager was suspended since it read the rows, they may be
-        # outdated, and another manager may hold the lease.
+        # Check the lease again: if this process was suspended after it had read the rows, another
+        # manager may hold the lease now.
         if await self._lease.hold() is not None:
             await self._lifecycle.try_apply(session_id, event, reason, **facts)
 

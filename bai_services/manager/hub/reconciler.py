@@ -9,6 +9,7 @@ from typing import Any
 
 from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import BaiError
+from bai_services.core.sessions.agent_launch import BY_AGENT
 from bai_services.core.sessions.lifecycle import (
     ENDED,
     SESSION_ID_OPTION,
@@ -115,8 +116,8 @@ class Reconciler:
     async def _apply_event(
         self, session_id: str, event: Event, reason: CodedText, **facts: Any
     ) -> None:
-        # Check the lease again. If this manager was suspended since it read the rows, they may be
-        # outdated, and another manager may hold the lease.
+        # Check the lease again: if this process was suspended after it had read the rows, another
+        # manager may hold the lease now.
         if await self._lease.hold() is not None:
             await self._lifecycle.try_apply(session_id, event, reason, **facts)
 
@@ -131,7 +132,8 @@ class Reconciler:
         running = await self._store.in_status(Status.RUNNING)
         await self._restart_missing(running, servers, now)
         for row in await self._store.in_status(Status.TERMINATING):
-            self._servers.remove(row)
+            if row.started_by != BY_AGENT or (row.hub_user, row.hub_server) in servers:
+                self._servers.remove(row)
         # A server has at most one live session, which is its newest: only the others are read.
         live = {(row.hub_user, row.hub_server) for row in running}
         await self._stop_orphans({key: one for key, one in servers.items() if key not in live})

@@ -53,6 +53,8 @@ class HubServers:
         self._no_starts = asyncio.Event()  # set while no start is in progress
         self._no_starts.set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        # Sessions without a Hub server of their own to which a server was attached.
+        self._attached: set[str] = set()
         if hub.is_known:
             lifecycle.listen(self._on_change)
 
@@ -65,8 +67,6 @@ class HubServers:
 
     def remove(self, row: SessionRow) -> None:
         """Stop and remove the Hub's server of a session that is ending or has ended."""
-        if row.started_by == BY_AGENT:
-            return
         self._begin(f"remove-{row.id}", self._remove(row))
 
     async def create(self, row: SessionRow) -> None:
@@ -82,6 +82,8 @@ class HubServers:
     async def begin_start(self, row: SessionRow) -> bool:
         """Request a start; return True if the server is up, False if it is still starting."""
         user, server, options = row.hub_user, row.hub_server, {SESSION_ID_OPTION: row.id}
+        if row.started_by == BY_AGENT:
+            self._attached.add(row.id)
         self._starting_count += 1
         self._no_starts.clear()
         try:
@@ -102,6 +104,10 @@ class HubServers:
             await self.hub.ensure_user(user)
             return await call()
 
+    async def is_ready(self, row: SessionRow) -> bool:
+        """Return whether the server of a session responds."""
+        return bool((await self.server_model(row) or {}).get("ready"))
+
     async def server_model(self, row: SessionRow) -> Mapping[str, Any] | None:
         return await self.hub.server_model(row.hub_user, row.hub_server)
 
@@ -110,8 +116,14 @@ class HubServers:
         has_pages = row.type != SessionType.BATCH
         if row.status is Status.PENDING and row.started_by == BY_MANAGER and has_pages:
             self._begin(f"create-{row.id}", self._create_if_not_started(row))
+        elif row.started_by == BY_AGENT and row.id not in self._attached:
+            # Nobody has opened the session through this manager. If another process has attached a
+            # server, the reconciler removes it.
+            return
         elif row.status is Status.TERMINATING or row.status in ENDED:
             self.remove(row)
+            if row.status in ENDED:
+                self._attached.discard(row.id)
 
     def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         running = self._tasks.get(name)
@@ -160,7 +172,11 @@ class HubServers:
                 return True
             # Keep the server of a session that will continue: removing a server in the Hub cancels
             # its session.
-            removes = status in ENDED or not await self._sessions.is_suspending(row.id)
+            # The server of a session that its agent has started is kept, too, because it may be
+            # requeued.
+            removes = status in ENDED or not (
+                row.started_by == BY_AGENT or await self._sessions.is_suspending(row.id)
+            )
             # Pass the session id: a newer session may have started the same server since the model
             # was read.
             return await self.hub.stop_server(

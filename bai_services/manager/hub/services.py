@@ -15,6 +15,7 @@ from ..sessions.lifecycle import Lifecycle
 from ..sessions.services import SessionServices
 from .client import Hub
 from .lost_agents import LostAgents
+from .opened_sessions import OpenedSessions
 from .reconciler import Reconciler
 from .servers import HubServers
 from .session_tokens import SessionTokens
@@ -30,6 +31,7 @@ class ServerServices:
     reconciler: Reconciler
     lost_agents: LostAgents
     session_tokens: SessionTokens
+    opened_sessions: OpenedSessions
 
 
 def server_services(
@@ -70,4 +72,5 @@ def server_services(
             lease=lease,
         ),
         session_tokens=SessionTokens(context, hub, sessions),
+        opened_sessions=OpenedSessions(context, servers, sessions),
     )

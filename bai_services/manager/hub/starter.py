@@ -11,12 +11,12 @@ from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import BaiError, Conflict, Unavailable
 from bai_services.core.sessions.agent_launch import BY_AGENT, BY_MANAGER
 from bai_services.core.sessions.lifecycle import Event, Result, Status
+from bai_services.db.open_work import Work
 from bai_services.db.sessions.kernels import KernelStore
 from bai_services.db.sessions.rows import SessionKernels, SessionRow
 from bai_services.db.sessions.store import SessionStore
 
 from ..clock import Clock
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from ..sessions import session_spans
 from ..sessions.lifecycle import Lifecycle
@@ -69,7 +69,7 @@ class Starter:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wakeups: dict[str, asyncio.Event] = {}
         self._is_drained = False
-        self._loop = Loop("starter", self.step, TICK_SECONDS)
+        self._loop = lease.loop("starter", self.step, TICK_SECONDS, Work.STARTER)
         lifecycle.listen(self._on_change)
 
     def start(self) -> None:
@@ -141,8 +141,8 @@ class Starter:
         if not self._servers.hub.is_known:
             await self._start_without_hub(row)
             return
-        # If the Hub began the start, first wait for its result: while the server is running or
-        # starting, the Hub would respond to a start request with a conflict.
+        # If the Hub began the start, wait for its result first. While the server is running or
+        # starting, the Hub rejects a start request with a conflict.
         is_ready = await self._wait_until_ready(row) if row.started_by == "hub" else False
         reason: str | CodedText = TextTemplate.NOT_STARTED_BY_HUB.text()
         failures = 0
@@ -178,8 +178,8 @@ class Starter:
         await self._conclude(row, is_ready, reason)
 
     async def _begin_start(self, row: SessionRow) -> bool:
-        # A request may have created this task, but the start does not belong to the request's
-        # trace.
+        # This task may have been created in a request, but the start does not belong to the trace
+        # of that request.
         parent = session_spans.context_of(row)
         if parent is None:
             return await self._servers.begin_start(row)

@@ -38,7 +38,7 @@ T = TypeVar("T")
 TICK_SECONDS = 30.0
 REPORT_SECONDS = 2.0
 MAX_CONCURRENT = 8
-# Slow imports of a few users must not delay the imports of others.
+# A limit for each owner: slow imports of a few users must not delay the imports of others.
 MAX_CONCURRENT_PER_USER = 2
 _MAX_PROBLEM = 500
 
@@ -112,7 +112,7 @@ class ImportLoop(ABC, Generic[Row]):
         await self._store.clean_up(self._clock() - IMPORTS_KEPT_FOR)
 
     async def clean_up(self) -> None:
-        """Remove what ended imports have left behind."""
+        """Remove the remains of ended imports."""
 
     def is_running(self, import_id: str) -> bool:
         """Return whether this manager runs an import, which may still write files."""
@@ -166,6 +166,11 @@ class ImportLoop(ABC, Generic[Row]):
             await self._store.apply(row.id, event, self._clock(), changes)
             if failure is None:
                 await self.completed(row)
+            else:
+                await self.failed(row)
+
+    async def failed(self, row: Row) -> None:
+        """Clean up after a failure."""
 
     async def completed(self, row: Row) -> None:
         """React to the success of an import."""

@@ -122,6 +122,7 @@ class FolderImports:
             "owner_id": caller.user_id,
             "vfolder_id": folder_id,
             "folder": folder,
+            "is_new_folder": is_new,
             "directory": directory,
             "kind": source.kind,
             "source": source.url,
@@ -228,7 +229,7 @@ def _directory(spec: Mapping[str, Any]) -> str:
 def _record(row: FolderImportRow, caller: Caller) -> FolderImport:
     values = fields_of(row)
     values["source"] = source_for(caller, row.source)
-    for name in ("owner_role", "token"):
+    for name in ("owner_role", "token", "is_new_folder"):
         del values[name]
     folder_id = values.pop("vfolder_id")
     return FolderImport(**values, folder_id=folder_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import ssl
@@ -10,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bai_services.core.accounts.roles import Caller
-from bai_services.core.errors import TooLarge
+from bai_services.core.errors import BaiError, TooLarge
 from bai_services.core.folders.entries import FetchedFiles
 from bai_services.core.folders.vfolders import NO_PRECONDITION
 from bai_services.core.imports.sources import SourceKind, file_name
@@ -27,10 +28,13 @@ from ..accounts.keypair_secrets import KeypairSecrets
 from ..context import ManagerContext
 from ..folders.files import Files
 from ..folders.quotas import Quotas, Reservation, location_of
+from ..folders.vfolders import VFolders
 from ..models.hub_client import HubClient
 from ..scheduling.lease import Lease
 from .import_loop import ImportLoop
 from .transfer import SourceError, Transfer
+
+log = logging.getLogger(__name__)
 
 
 class FolderImportRunner(ImportLoop[FolderImportRow]):
@@ -48,6 +52,7 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
         cipher: KeypairSecrets,
         *,
         callers: Callers,
+        folders: VFolders,
         files: Files,
         quotas: Quotas,
         lease: Lease,
@@ -57,6 +62,7 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
         self._max_bytes = max_bytes
         self._cipher = cipher
         self._callers = callers
+        self._folders = folders
         self._files = files
         self._quotas = quotas
 
@@ -73,6 +79,28 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
                     await self._fetch_archive(caller, row, folder, writer, space, transfer)
         finally:
             await host.discard(writer)
+
+    async def failed(self, row: FolderImportRow) -> None:
+        """Remove the folder that the import has created, unless it contains something.
+
+        The folder is first moved to the trash: nobody can write to it while it is checked.
+        """
+        if not row.is_new_folder or row.vfolder_id is None:
+            return
+        try:
+            caller = await self._callers.for_schedule(row.owner)
+            folder = await self._files.find_writable(caller, row.vfolder_id, 0)
+            host, location = self._files.host(folder), location_of(folder)
+            if (await host.list(location, "", 0, 1, "name", "")).total:
+                return
+            await self._folders.trash(caller, folder.id)
+            if (await host.list(location, "", 0, 1, "name", "")).total:
+                await self._folders.restore(caller, folder.id)
+            else:
+                await self._folders.purge(caller, folder.id)
+        except BaiError as error:
+            # For example, a session has mounted the folder in the meantime.
+            log.info("the folder of the failed import %s is kept: %s", row.id, error)
 
     def changes_at_end(self, failure: Exception | None, transfer: Transfer) -> dict[str, Any]:
         return {"token": ""}
@@ -160,7 +188,7 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
         self, row: FolderImportRow, folder: VfolderRow, writer: Writer, transfer: Transfer
     ) -> FetchedFiles:
         host, location = self._files.host(folder), location_of(folder)
-        addresses = await self.blocking(self._allowed_addresses, row.source)
+        addresses = await self.blocking(allowed_addresses, self._client, row.source)
         remaining = await self._quotas.remaining_bytes(folder)
         limit = self._max_bytes if remaining is None else min(self._max_bytes, remaining)
         directory = await host.run(host.staging(location).new_path, ".git")
@@ -173,7 +201,7 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
             url=row.source,
             revision=row.branch,
             token=self._cipher.decrypt(row.token) if row.token else "",
-            addresses=_pinned(row.source, addresses),
+            addresses=pinned(row.source, addresses),
             ca_file=ssl.get_default_verify_paths().cafile or "",
             directory=str(directory),
             archive=str(writer.path),
@@ -186,14 +214,16 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
         writer.size = os.fstat(writer.file).st_size
         return fetched
 
-    def _allowed_addresses(self, url: str) -> list[str]:
-        addresses = self._client.allowed_addresses(url)
-        if not addresses:
-            raise SourceError("the host has no address")
-        return addresses
+
+def allowed_addresses(client: HubClient, url: str) -> list[str]:
+    """Return the addresses of a URL's host; raise ``SourceError`` if none of them is allowed."""
+    addresses = client.allowed_addresses(url)
+    if not addresses:
+        raise SourceError("the host has no address")
+    return addresses
 
 
-def _pinned(url: str, addresses: Sequence[str]) -> str:
+def pinned(url: str, addresses: Sequence[str]) -> str:
     """Return ``HOST:PORT:ADDRESS,…``, which limits git to these addresses of a URL's host.
 
     Return "" if the host is an address.

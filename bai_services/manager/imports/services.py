@@ -14,6 +14,7 @@ from ..models.hub_client import HubClient
 from ..scheduling.lease import Lease
 from ..settings import Settings
 from .imports import FolderImports
+from .recipes import Recipes
 from .runner import FolderImportRunner
 
 
@@ -23,6 +24,7 @@ class ImportServices:
 
     imports: FolderImports
     runner: FolderImportRunner
+    recipes: Recipes
 
 
 def import_services(
@@ -36,13 +38,15 @@ def import_services(
     """Build the services and pass them their dependencies."""
     store, cipher = FolderImportStore(context.database), KeypairSecrets(settings.key)
     max_bytes = min(settings.import_max_bytes, settings.max_file_bytes)
+    client = HubClient("", "", settings.import_reach)
     runner = FolderImportRunner(
         context,
         store,
-        HubClient("", "", settings.import_reach),
+        client,
         max_bytes,
         cipher,
         callers=callers,
+        folders=folders.vfolders,
         files=folders.files,
         quotas=folders.quotas,
         lease=lease,
@@ -59,4 +63,10 @@ def import_services(
             wake=runner.wake,
         ),
         runner=runner,
+        recipes=Recipes(
+            settings.import_reach,
+            client,
+            folders.files,
+            builds_recipes=settings.builds_recipes,
+        ),
     )

@@ -45,7 +45,8 @@ async def send(server: MailServer, message: EmailMessage) -> None:
         username=server.user or None,
         password=server.password or None,
         use_tls=server.security == "tls",
-        # True: fail if the server does not offer STARTTLS, instead of sending in plain text.
+        # With True, the delivery fails if the server does not offer STARTTLS, instead of continuing
+        # in plain text.
         start_tls=server.security == "starttls",
         timeout=COMMAND_TIMEOUT_SECONDS,
     )

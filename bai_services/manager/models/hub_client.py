@@ -346,8 +346,8 @@ class _Download:
             while self._received < size and (chunk := answer.response.read1(CHUNK_BYTES)):
                 self._receive(chunk)
             if self._received >= size:
-                # The rest of the response (trailers) can be endless, so it needs its own time
-                # limit.
+                # The rest of the response (trailers) can be endless, so there is a separate time
+                # limit for it.
                 with time_limit(answer.connected, self._client.end_seconds):
                     self._receive(answer.response.read1(1))
         if self._received < size:

@@ -75,8 +75,8 @@ class CardRefresher:
         if changed:
             await self._refresh(await self._store.folders(changed), computes_size=True)
             await self._store.mark_latest(changed)
-            # Skip a recent scan, but never an overdue one: otherwise frequent changes would
-            # prevent all scans.
+            # Skip the scan only if the last one is recent; otherwise frequent changes would prevent
+            # all scans.
             if time.monotonic() < self._scanned_at + SCAN_SECONDS:
                 return
         self._scanned_at = time.monotonic()

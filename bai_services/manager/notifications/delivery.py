@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from zoneinfo import ZoneInfo
 
 from bai_services.core.coded_text import CodedText
@@ -12,10 +11,11 @@ from bai_services.core.errors import Unavailable
 from bai_services.core.notifications.webhooks import Message, WebhookKind, payload
 from bai_services.core.sessions import callbacks
 from bai_services.db.notifications.webhooks import DueDelivery, WebhookStore, WebhookTarget
+from bai_services.db.open_work import Work
 
 from ..accounts.keypair_secrets import KeypairSecrets
 from ..clock import Clock
-from ..loop import Loop
+from ..scheduling.lease import Lease
 from ..sessions.callback_calls import CallbackCalls, CallFailed
 from .texts import Links, text_of, title_of
 
@@ -70,19 +70,19 @@ class WebhookDeliveries:
         calls: WebhookCalls,
         links: Links,
         clock: Clock,
-        hold_lease: Callable[[], Awaitable[int | None]],
+        lease: Lease,
     ) -> None:
         self._store = store
         self._calls = calls
         self._links = links
         self._clock = clock
-        self._hold_lease = hold_lease
+        self._lease = lease
         self._busy: set[str] = set()  # ids of webhooks
         # Sequence number of the last call of each webhook with due deliveries, by id.
         self._turns: dict[str, int] = {}
         self._turn = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._loop = Loop("webhooks", self.step, TICK_SECONDS)
+        self._loop = lease.loop("webhooks", self.step, TICK_SECONDS, Work.WEBHOOKS)
 
     def start(self) -> None:
         self._loop.start()
@@ -104,7 +104,7 @@ class WebhookDeliveries:
         The webhooks take turns, so that many deliveries to slow endpoints do not delay others.
         """
         free = MAX_CONCURRENT_CALLS - len(self._busy)
-        if free <= 0 or await self._hold_lease() is None:
+        if free <= 0 or await self._lease.hold() is None:
             return
         due = await self._store.due(self._clock(), self._busy, MAX_CANDIDATES)
         waiting = {delivery.target.id for delivery in due} | self._busy
@@ -135,7 +135,7 @@ class WebhookDeliveries:
         except Unavailable as error:
             log.error("result of webhook %s could not be stored: %s", delivery.target.id, error)
         except Exception:
-            # Count it like other failures, so that later deliveries are not blocked.
+            # Count this error like other failures, so that later deliveries are not blocked.
             log.exception("webhook %s", delivery.target.id)
             text = "internal error; see the log of the manager"
             await self._store.mark_failed(delivery, text, self._clock(), is_final=False)

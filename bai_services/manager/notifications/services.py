@@ -55,7 +55,7 @@ def notification_services(
     targets = settings.callback_targets
     calls = WebhookCalls(CallbackCalls(targets), encryption, context.clock)
     store = WebhookStore(context.database)
-    deliveries = WebhookDeliveries(store, calls, links, context.clock, lease.hold)
+    deliveries = WebhookDeliveries(store, calls, links, context.clock, lease)
     notification_mails = NotificationMails(context.database, mails, links, context.clock)
     return NotificationServices(
         inbox=Inbox(context, mails),

@@ -12,7 +12,7 @@ from bai_services.db.operations.maintenances import MaintenanceStore
 from ..clock import Clock
 from ..loop import Loop
 
-# Interval at which the periods are read. Another manager may change them.
+# Interval at which the periods are read, because another manager may change them.
 TICK_SECONDS = 5.0
 # Roles that can change data: superadmins, and components, so that running sessions continue. A
 # request of the Hub for a user is checked with the role of the user.

@@ -36,8 +36,8 @@ _ACTIONS: dict[Verb, tuple[str, str]] = {
 
 
 def reader_of(caller: Caller) -> PipelineReader:
-    """Return which pipelines the caller may read: those that the role may see, and those of the
-    caller's projects.
+    """Return which pipelines the caller may read: pipelines that the role may see, and pipelines of
+    the caller's projects.
     """
     visible = authorizer.visibility(caller, "pipeline.read")
     return PipelineReader(caller.user_id, visible, caller.projects)

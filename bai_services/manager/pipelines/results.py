@@ -135,12 +135,14 @@ class PipelineRunResults:
     ) -> list[PipelineArtifact]:
         entries = await self._files.entries(caller, folder, [path for _, path in paths])
         return [
-            PipelineArtifact(
+            PipelineArtifact(task=task, path=path)
+            if entry is None
+            else PipelineArtifact(
                 task=task,
                 path=path,
-                type=None if entry is None else entry.type,
-                size=0 if entry is None else entry.size,
-                modified_at=None if entry is None else entry.modified_at,
+                type=entry.type,
+                size=entry.size,
+                modified_at=entry.modified_at,
             )
             for (task, path), entry in zip(paths, entries, strict=True)
         ]

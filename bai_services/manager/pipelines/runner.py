@@ -37,6 +37,7 @@ from bai_services.core.pipelines.states import (
 from bai_services.core.pipelines.subpipelines import names_of
 from bai_services.core.sessions.lifecycle import ENDED, Result, SessionType, Status
 from bai_services.core.sessions.spec import spec_of
+from bai_services.db.open_work import Work
 from bai_services.db.pipelines.runs import PipelineRunStore, RunRow
 from bai_services.db.pipelines.steps import DueRun, PipelineStepStore, SteppedRun
 from bai_services.db.pipelines.task_runs import Decision, TaskRow
@@ -44,24 +45,23 @@ from bai_services.db.sessions.rows import SessionRow
 
 from ..accounts.callers import Callers
 from ..context import ManagerContext
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from ..sessions.sessions import Sessions
 from ..sessions.setups import SessionSetups
 
 TICK_SECONDS = 1.0
-# Interval of processing the changes that a killed manager has missed.
+# Interval at which the changes that a killed manager has missed are processed.
 RECONCILE_SECONDS = 5.0
 _FULL_CHECK_SECONDS = 60.0
 _CLEANUP_INTERVAL_SECONDS = 3600.0
 # Pause after a quota or a maintenance has prevented the creation of a session.
 POSTPONED_PAUSE = timedelta(seconds=5)
-# Maximum duration of a pass; the next pass includes runs that have changed since.
+# Maximum duration of a pass; the next pass includes the runs that have changed in the meantime.
 MAX_PASS_SECONDS = 1.0
 # Maximum runs and task runs of one transaction, because it blocks other writers.
 MAX_RUNS_PER_STEP = 20
 MAX_TASKS_PER_STEP = 2000
-# Maximum number of sessions of one run created in a step: other runs must not wait long.
+# Maximum number of sessions that a step creates for one run, because other runs must not wait long.
 MAX_SESSIONS_PER_STEP = 20
 # Maximum number of times that a step starts more tasks of a run after sessions were refused.
 MAX_ROUNDS_PER_STEP = 10
@@ -108,7 +108,7 @@ class PipelineRunner:
         # Runs to process again, with the earliest time.
         self._postponed: dict[str, tuple[datetime, DueRun]] = {}
         self._last: dict[str, float] = {}
-        self._loop = Loop("pipelines", self.step, TICK_SECONDS)
+        self._loop = lease.loop("pipelines", self.step, TICK_SECONDS, Work.PIPELINES)
 
     def start(self) -> None:
         self._loop.start()
@@ -194,7 +194,7 @@ class PipelineRunner:
         definitions = {}
         for run in runs:
             definition = await self._definition(run)
-            if definition is not None:  # else the run was deleted
+            if definition is not None:  # otherwise the run was deleted
                 definitions[run.id] = definition
         plans: dict[str, Plan] = {}
         refused: dict[str, Refused] = {}
@@ -225,7 +225,7 @@ class PipelineRunner:
         if definition is None:
             definition = await self._store.definition(run.id)
         if definition is not None:
-            # Another run of the version may contain other versions of the sub-pipelines.
+            # Another run of the same version may contain other versions of the sub-pipelines.
             self._definitions[own if names_of(definition) else shared] = definition
             if len(self._definitions) > MAX_DEFINITIONS:
                 del self._definitions[next(iter(self._definitions))]

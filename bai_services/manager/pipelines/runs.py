@@ -164,7 +164,7 @@ class PipelineRuns:
     ) -> SubPipeline:
         """Read the sub-pipelines of a definition recursively.
 
-        ``path``: ids of the enclosing pipelines, outermost first, ending with this one.
+        ``path``: ids of the enclosing pipelines, outermost first; the last is this pipeline.
         ``number``: counter shared by the whole run, which limits the sub-pipelines.
 
         Raises
@@ -344,7 +344,7 @@ def _task(
 def _coded(task: Task, row: TaskRow, message: str) -> Mapping[str, Any] | None:
     """Return the message of a task run as a code with values; None if it has no code.
 
-    The message is that of the session of the last attempt, or the answer to an approval.
+    The message is the status text of the last attempt's session, or the answer to an approval.
     """
     if task.kind is TaskKind.APPROVAL and message:
         text = _ANSWERS[row.status is TaskStatus.SUCCEEDED].text(name=message.rpartition(" ")[2])

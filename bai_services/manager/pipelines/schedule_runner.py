@@ -13,11 +13,11 @@ from datetime import datetime
 
 from bai_services.core.accounts.roles import Role
 from bai_services.core.errors import AlreadyExists, BaiError, Unavailable
+from bai_services.db.open_work import Work
 from bai_services.db.pipelines.schedules import BATCH, PipelineScheduleRow, PipelineScheduleStore
 
 from ..accounts.callers import Callers
 from ..context import ManagerContext
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from .runs import PipelineRuns
 
@@ -48,7 +48,9 @@ class PipelineScheduleRunner:
         self._require_writable = require_writable
         self._clock = context.clock
         self._lease = lease
-        self._loop = Loop("pipeline schedules", self.step, TICK_SECONDS)
+        self._loop = lease.loop(
+            "pipeline schedules", self.step, TICK_SECONDS, Work.PIPELINE_SCHEDULES
+        )
 
     def start(self) -> None:
         self._loop.start()

@@ -1,4 +1,4 @@
-"""Templates of pipelines: built-in ones, and those that users save."""
+"""Templates of pipelines: built-in templates, and templates that users save."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from bai_services.core.pipelines.triggers import (
     run_id_of,
 )
 from bai_services.core.refusal_texts import RefusalText
+from bai_services.db.open_work import Work
 from bai_services.db.pipelines.triggers import (
     BATCH,
     EndedRun,
@@ -28,7 +29,6 @@ from bai_services.db.pipelines.triggers import (
 )
 
 from ..accounts.callers import Callers
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from .pipelines import Pipelines
 from .triggers import PipelineTriggers
@@ -72,8 +72,10 @@ class PipelineTriggerRunner:
         # The first trigger of the next pass.
         self._next = ""
         self._loops = (
-            Loop("pipeline triggers", self.process_runs, TICK_SECONDS),
-            Loop("pipeline files", self.search_folders, SCAN_SECONDS),
+            lease.loop(
+                "pipeline triggers", self.process_runs, TICK_SECONDS, Work.PIPELINE_TRIGGERS
+            ),
+            lease.loop("pipeline files", self.search_folders, SCAN_SECONDS, Work.PIPELINE_FILES),
         )
 
     def start(self) -> None:
@@ -143,7 +145,7 @@ class PipelineTriggerRunner:
             except Unavailable as error:
                 log.info("trigger %s of pipeline %s waits: %s", row.name, row.pipeline, error)
             except Exception:
-                # A defect that one trigger causes must not stop the others.
+                # An error in one trigger must not stop the processing of the others.
                 log.exception("trigger %s of pipeline %s failed", row.name, row.pipeline)
 
     async def _search(self, row: PipelineTriggerRow) -> None:

@@ -351,7 +351,7 @@ class PipelineTriggers:
 
 
 def _check_fields(kind: TriggerKind, spec: Mapping[str, Any]) -> None:
-    """Check that the fields of a request are those of the kind of the trigger."""
+    """Check that the fields of a request match the kind of the trigger."""
     for name, of_kind, is_needed in _FIELDS:
         is_given = bool(spec.get(name))
         if is_needed and kind is of_kind and not is_given:

@@ -15,6 +15,7 @@ from bai_services.core.scheduling.preemption.plan import Preemption
 from bai_services.core.scheduling.preemption.records import ListedPreemption, PlanOutcome
 from bai_services.core.scheduling.preemption.texts import preemption_text
 from bai_services.core.sessions.lifecycle import ENDED, Status
+from bai_services.db.open_work import Work
 from bai_services.db.scheduling.preemption import ActivePlan, PreemptionStore, Victim
 from bai_services.db.scheduling.preemption_stops import VictimStop, VictimStops
 from bai_services.db.sessions.rows import SessionRow
@@ -23,7 +24,6 @@ from bai_services.db.sessions.store import SessionStore
 from ..accounts import authorizer
 from ..audit import Audit
 from ..clock import Clock
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from ..sessions.lifecycle import Lifecycle
 from .preparation import CancelStop, PrepareStop, no_cancellation, no_preparation, prepare
@@ -67,7 +67,7 @@ class Preemptions:
         # While a plan is being dropped, no preparation of its victims begins.
         self._turn = asyncio.Lock()
         self._cleaned_at = -_CLEANUP_INTERVAL_SECONDS
-        self._loop = Loop("preemption", self.step, TICK_SECONDS)
+        self._loop = lease.loop("preemption", self.step, TICK_SECONDS, Work.PREEMPTION)
         lifecycle.listen(self._on_change)
 
     def start(self) -> None:
@@ -155,7 +155,7 @@ class Preemptions:
         for plan in plans:
             if plan.status is Status.PENDING and plan.is_blocked:
                 await self._end(PlanOutcome.DROPPED, plan_id=plan.id)
-                # The scheduler reads the session again, without its plan.
+                # The scheduler will read the session again, without its plan.
                 self._lifecycle.notify(await self._sessions.find(plan.session_id))
             elif plan.status is Status.PENDING:
                 await self._continue(plan)
@@ -173,6 +173,7 @@ class Preemptions:
         # The other victims have ended or are being stopped.
         running = {victim.session_id: victim for victim in plan.victims if victim.is_running}
         if seconds > 0:
+            self._loop.run_within(seconds)
             for session_id in running:
                 self._prepare(session_id, seconds)
         elif running and (token := await self._lease.hold()) is not None:

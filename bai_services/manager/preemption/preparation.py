@@ -21,7 +21,7 @@ async def no_cancellation(session_id: str) -> None:
 
 
 async def no_preparation(session_id: str, seconds: float) -> None:
-    """Do nothing: the session has only the time until its deadline."""
+    """Do nothing: the session is not informed of its deadline."""
 
 
 async def prepare(hook: PrepareStop, session_id: str, seconds: float) -> None:

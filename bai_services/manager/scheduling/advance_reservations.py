@@ -146,7 +146,8 @@ class AdvanceReservations:
         Raises
         ------
         Forbidden
-            If the caller may not decide about reservations of the project, or cancel this one.
+            If the caller may not decide about reservations of the project, or may not cancel this
+            reservation.
         Conflict
             If the reservation is no longer open, or its agents can no longer be reserved.
         InvalidRequest
@@ -199,8 +200,16 @@ class AdvanceReservations:
         """
         found, author = await self._find(caller, key)
         _require(caller, _APPROVE, found, author)
+        return found, await self._held(found)
+
+    async def held(self, caller: Caller, key: str) -> tuple[AdvanceReservation, HeldAgents]:
+        """Return a reservation that the caller may see, and what it reserves."""
+        found, _ = await self._find(caller, key)
+        return found, await self._held(found)
+
+    async def _held(self, found: AdvanceReservation) -> HeldAgents:
         users = await self._store.member_ids(found.project_id, list(found.users))
-        held = HeldAgents(
+        return HeldAgents(
             found.id,
             found.project,
             found.starts_at,
@@ -210,7 +219,6 @@ class AdvanceReservations:
             frozenset(Scope(ScopeKind.USER, user_id) for user_id in users.values()),
             booked=ResourceSlots() if found.whole_machines else found.resources,
         )
-        return found, held
 
     async def _find(self, caller: Caller, key: str) -> tuple[AdvanceReservation, Owner | None]:
         visible = authorizer.visibility(caller, "reservation.read")

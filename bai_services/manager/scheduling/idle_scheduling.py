@@ -1,10 +1,11 @@
 """Run long work while the event loop is idle.
 
 A computing thread and the event loop share the GIL. The loop releases the GIL at every query and
-socket operation, and then waits for the thread's whole switch interval: a response of a few
-milliseconds would take 100 ms. Therefore threads call ``pause_if_busy`` at short intervals, which
-pauses them while the loop is busy, and long work in the loop awaits ``wait_until_idle`` between its
-steps. Both pauses are bounded: a loop that is never idle slows the work down, but does not stop it.
+socket operation, and then waits until the switch interval of the thread is over: a response that
+needs a few milliseconds would take 100 ms. Therefore threads call ``pause_if_busy`` at short
+intervals, which pauses them while the loop is busy, and long work in the loop awaits
+``wait_until_idle`` between its steps. Both pauses are bounded: if the loop is never idle, the work
+is slower but does not stop.
 """
 
 from __future__ import annotations

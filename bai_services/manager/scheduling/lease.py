@@ -14,19 +14,23 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from bai_services.core.errors import Unavailable
+from bai_services.db.open_work import Work
 from bai_services.db.scheduling.lease import LeaseRow, LeaseStore
 from bai_services.system.procfs import boot_id, process_stat
 
 from ..clock import Clock
 from ..loop import Loop
+from ..open_work import OpenWork
 
 log = logging.getLogger(__name__)
 
 # Number of renewals within the lifetime of the lease.
 RENEWALS_PER_LIFETIME = 5
+# Interval at which a standby manager checks whether it can acquire the lease.
+STANDBY_POLL_SECONDS = 0.25
 
 
 class Lease:
@@ -38,8 +42,11 @@ class Lease:
         clock: Clock,
         seconds: float,
         monotonic: Callable[[], float] = time.monotonic,
+        open_work: OpenWork | None = None,
     ) -> None:
+        """``open_work``: the work of the loops that `loop` returns; None: these never rest."""
         self._store = store
+        self._open_work = open_work
         self._clock = clock
         self._seconds = seconds
         self._monotonic = monotonic
@@ -50,6 +57,13 @@ class Lease:
         self._seen_at = 0.0
         self._lock = asyncio.Lock()
         self._loop = Loop("lease", self._step, seconds / RENEWALS_PER_LIFETIME)
+
+    def loop(
+        self, name: str, step: Callable[[], Awaitable[None]], tick_seconds: float, work: Work
+    ) -> Loop:
+        """Return a loop for work that only the holder of the lease does."""
+        source = None if self._open_work is None else self._open_work.of(work)
+        return Loop(name, step, tick_seconds, source)
 
     @property
     def is_held(self) -> bool:
@@ -119,7 +133,8 @@ class Lease:
             log.info("this manager holds the lease of the queue (token %d)", self._token)
 
     async def _step(self) -> None:
-        await self.hold()
+        if await self.hold() is None:
+            asyncio.get_running_loop().call_later(STANDBY_POLL_SECONDS, self._loop.wake)
 
 
 def own_identity() -> str:
@@ -150,7 +165,9 @@ def holder_has_ended(holder: str) -> bool:
 
 
 def _pid_namespace() -> str:
-    """Return boot id and PID namespace, in which process ids are unique; empty if unknown."""
+    """Return boot id and PID namespace, which together determine the scope of a process id; empty
+    if unknown.
+    """
     try:
         return f"{boot_id()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:

@@ -11,13 +11,13 @@ from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.scheduling.estimates.explainer import Choices, Explainer
 from bai_services.core.scheduling.overflow import Candidate, Move, find_moves, targets
 from bai_services.core.scheduling.queue.model import Changes
+from bai_services.db.open_work import Work
 from bai_services.db.scheduling.lease import StaleLease
 from bai_services.db.scheduling.overflow import OverflowStore, WaitingSession
 from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.usage.prices import UsagePriceStore
 
 from ..context import ManagerContext
-from ..loop import Loop
 from ..sessions.lifecycle import Lifecycle
 from .lease import Lease
 from .overflow_targets import costs_of
@@ -50,7 +50,7 @@ class Overflow:
         self._lease = lease
         self._clock = context.clock
         self._audit = context.audit
-        self._loop = Loop("overflow", self.step, TICK_SECONDS)
+        self._loop = lease.loop("overflow", self.step, TICK_SECONDS, Work.OVERFLOW)
 
     def start(self) -> None:
         self._loop.start()
@@ -87,7 +87,7 @@ class Overflow:
         for rule in await self._store.in_force():
             rules[rule.project_id, rule.from_group].append(rule)
         prices = await self._prices.read()
-        # Sessions of one user and project have the same choices.
+        # All sessions of a user in a project may use the same resource groups.
         known: dict[tuple[str, ...], Choices] = {}
         candidates = []
         for one in waiting:

@@ -14,7 +14,7 @@ from ..loop import Loop
 from .lease import Lease
 
 TICK_SECONDS = 600.0
-# Maximum number of recent requests that a group's tables are computed from.
+# Maximum number of recent requests from which the tables of a group are computed.
 MAX_RECENT_REQUESTS = 2_000
 
 

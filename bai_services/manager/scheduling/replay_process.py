@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 # Limit of the address space; numba and numpy alone map more than 1 GiB.
 MEMORY_BYTES = 4 * 2**30
 CPU_SECONDS = 600
-# Wall-clock limit: with its low priority, the process may wait for the CPU.
+# Wall-clock limit; it is higher than the CPU limit, because the process has a low priority and may
+# wait for the CPU.
 WALL_SECONDS = 1800.0
 _PASSED_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "NUMBA_CACHE_DIR")
 
@@ -70,7 +71,7 @@ async def run_replay(task: ReplayTask, on_progress: OnProgress) -> FullCompariso
         raise _too_large(task, "memory")
     if code or result is None:
         log.error("the process that compares policies exited with status %d", code)
-        # Native libraries end the process in different ways if they cannot allocate memory.
+        # If native libraries cannot allocate memory, they end the process in different ways.
         raise TooLarge(
             "the policies could not be compared: the replay needed too much memory, or failed; "
             "choose a shorter period"

@@ -1,4 +1,4 @@
-"""Sessions that start later if a requested advance reservation is approved."""
+"""The sessions that an advance reservation delays, and those that delay it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from datetime import datetime
 from functools import partial
 
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.scheduling.estimates.conflicts import conflicts_with
 from bai_services.core.scheduling.estimates.delays import Delay, delays_by
 from bai_services.core.scheduling.queue.model import announced_start
-from bai_services.core.scheduling.reservation_states import ReservationState
+from bai_services.core.scheduling.reservation_states import OPEN_STATES, ReservationState
 
+from ..clock import Clock
 from ..sessions.names import SessionName, visible_names
 from ..sessions.sessions import Sessions
 from .advance_reservations import AdvanceReservations
@@ -42,12 +44,35 @@ class ReservationDelays:
     sessions: tuple[DelayedSession, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ConflictingSession:
+    """``session`` is None if the caller may not see it; for other fields, see ``Conflict``."""
+
+    session: SessionName | None
+    agents: tuple[str, ...]
+    ends_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationConflicts:
+    """``count`` and ``is_complete``: as in ``ReservationDelays``."""
+
+    is_complete: bool
+    count: int = 0
+    sessions: tuple[ConflictingSession, ...] = ()
+
+
 class ReservationForecast:
-    """Estimates the effect of an approval on the pending sessions."""
+    """Computes the effect of a reservation on pending sessions, and of running sessions on it."""
 
     def __init__(
-        self, reservations: AdvanceReservations, scheduler: Scheduler, sessions: Sessions
+        self,
+        reservations: AdvanceReservations,
+        scheduler: Scheduler,
+        sessions: Sessions,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._reservations = reservations
         self._scheduler = scheduler
         self._sessions = sessions
@@ -78,6 +103,33 @@ class ReservationForecast:
             count=len(delays),
             sessions=tuple(
                 DelayedSession(names.get(one.session_id), one.starts_at, one.delayed_until)
+                for one in listed
+            ),
+        )
+
+    async def conflicts(self, caller: Caller, key: str) -> ReservationConflicts:
+        """Return the running sessions that may delay an open reservation.
+
+        Raises
+        ------
+        NotFound
+            If the caller sees no such reservation.
+        """
+        found, held = await self._reservations.held(caller, key)
+        if found.state not in OPEN_STATES:
+            return ReservationConflicts(is_complete=True)
+        await self._scheduler.wait_for_changes()
+        query = partial(conflicts_with, group=found.resource_group, held=held, now=self._clock())
+        conflicts = await self._scheduler.query(query)
+        if conflicts is None:
+            return ReservationConflicts(is_complete=False)
+        listed = conflicts[:MAX_LISTED]
+        names = await visible_names(self._sessions, caller, [one.session_id for one in listed])
+        return ReservationConflicts(
+            is_complete=True,
+            count=len(conflicts),
+            sessions=tuple(
+                ConflictingSession(names.get(one.session_id), one.agents, one.ends_at)
                 for one in listed
             ),
         )

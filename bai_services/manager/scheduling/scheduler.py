@@ -46,7 +46,7 @@ SNAPSHOT_TIMEOUT_SECONDS = 0.25
 QUERY_TIMEOUT_SECONDS = 2.0
 # Maximum wait in ``wait_for_changes``.
 CHANGES_TIMEOUT_SECONDS = 1.0
-# Listeners are notified in batches of this size; other tasks can run in between.
+# Listeners are notified in batches of this size; other tasks can run between two batches.
 NOTIFY_BATCH_SIZE = 50
 
 T = TypeVar("T")
@@ -95,9 +95,9 @@ class Scheduler:
         self._pass_gate = WorkGate()
         self._is_drained = False
         self._touched: set[str] = set()
-        # Number of relevant session changes since this manager was created, and its value when the
-        # latest pass and the latest completed pass read the changes. A pass that raised
-        # ``StaleLease`` counts as completed.
+        # Number of relevant session changes since this manager was created. The other two are the
+        # values of this number when the latest pass, and the latest completed pass, read the
+        # changes. A pass that raised ``StaleLease`` counts as completed.
         self._change_count = self._read_count = self._applied_count = 0
         # Set at the end of the current pass, and then replaced.
         self._pass_ended = asyncio.Event()
@@ -156,8 +156,8 @@ class Scheduler:
         forking.add_done_callback(self._query_tasks.discard)
         try:
             async with asyncio.timeout(SNAPSHOT_TIMEOUT_SECONDS):
-                # Shielded from the timeout: a cancelled task would release the lock while its
-                # thread still copies the queue.
+                # Shield the task from the timeout: if it were cancelled, it would release the lock
+                # while its thread still copies the queue.
                 snapshot = await asyncio.shield(forking)
         except TimeoutError:
             snapshot = self._queue_snapshot
@@ -339,7 +339,7 @@ class Scheduler:
         self._touched.add(row.id)
         self._change_count += 1
         if row.status in (Status.RUNNING, Status.TERMINATING):
-            return  # frees no capacity; the next pass reads the change
+            return  # the change frees no capacity; the next pass reads it
         self.states.discard([row.id])
         self._loop.wake()
 

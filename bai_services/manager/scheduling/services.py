@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bai_services.db.open_work import OpenWorkStore
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.db.scheduling.preemption import PreemptionStore
@@ -14,6 +15,7 @@ from bai_services.db.sessions.store import SessionStore
 
 from ..context import ManagerContext
 from ..metrics import Metrics
+from ..open_work import OpenWork
 from ..preemption.preemptions import Preemptions
 from ..sessions.lifecycle import Lifecycle
 from ..settings import Settings
@@ -43,7 +45,8 @@ def scheduling_services(
     """Build the services and pass them their dependencies."""
     database, clock = context.database, context.clock
     queue = QueueStore(database)
-    lease = Lease(LeaseStore(database), clock, settings.lease_seconds)
+    open_work = OpenWork(OpenWorkStore(database))
+    lease = Lease(LeaseStore(database), clock, settings.lease_seconds, open_work=open_work)
     jit_warmup = JitWarmup()
     wait_states = WaitStates(queue, lifecycle)
     preemptions = Preemptions(

@@ -63,7 +63,7 @@ class StartExplanations:
         return replace(_explained(row, why), overflow=overflow)
 
     async def _with_names(self, caller: Caller, row: SessionRow, one: Suggestion) -> Suggestion:
-        """Name the running sessions of the same owner that use an exceeded quota."""
+        """Add the names of the running sessions of the same owner that use an exceeded quota."""
         if one.kind is not SuggestionKind.QUOTA:
             return one
         names = []

@@ -30,7 +30,7 @@ ChangedStates = list[tuple[PendingSession, WaitState]]
 
 
 class _Comparison(NamedTuple):
-    """Current wait states and their differences from the written ones.
+    """Current wait states and their differences from the stored ones.
 
     ``removed``: sessions that are no longer pending. ``positions``: position changes to publish.
     """
@@ -98,7 +98,7 @@ class WaitStates:
         current = dict(self._current) if self._lifecycle.is_followed else {}
         compared = await snapshot.query(partial(_compare, reasons, written, current))
         for session_id in compared.removed:
-            # Keep the entries of a session that became pending again during the query.
+            # A session may have become pending again during the query; keep its entries.
             if self._reasons.get(session_id) is reasons.get(session_id):
                 self._reasons.pop(session_id, None)
             if self._written.get(session_id) is written.get(session_id):
@@ -138,8 +138,8 @@ class WaitStates:
     def _select_due(self, changed: ChangedStates) -> ChangedStates:
         """Return the states to write now.
 
-        States with unchanged reasons are written at most once per ``WRITE_INTERVAL_SECONDS`` if
-        they are more than one batch.
+        If there is more than one batch of states with unchanged reasons, these states are written
+        at most once per ``WRITE_INTERVAL_SECONDS``.
         """
         now = time.monotonic()
         with_new_reasons = [

@@ -172,7 +172,7 @@ class Endpoints:
             "is_public": is_public,
             "is_paused": False,
             "is_deleting": False,
-            # With a rule, start one replica, which shows whether the revision works.
+            # With a rule, start one replica, in order to test whether the revision works.
             "replicas": spec.get("replicas", max(1, scaling.min_replicas) if scaling else 1),
             "scaling": rule_as_json(scaling) if scaling else None,
             "scaling_reason": None,
@@ -229,7 +229,7 @@ class Endpoints:
         elif "replicas" in values:
             values |= {"scaling": None, "scaling_reason": None}
         if values.get("is_paused") is False and row.is_paused:
-            # Failures before the pause are not counted after it.
+            # After the pause, failures from before the pause are not counted.
             values |= {"failures": 0, "failed_at": None, "problem": None}
         details = self._audit.changes(
             fields_of(row), {name: values[name] for name in values.keys() & changes.keys()}
@@ -493,7 +493,7 @@ class Endpoints:
             )
         former = (row.scaling if row is not None else None) or {}
         if given.get("measure") not in (None, former.get("measure", Measure.REQUESTS)):
-            # The target of the new measure has another unit.
+            # The unit of the target is different for the new measure.
             former = {name: value for name, value in former.items() if name in _KEPT}
         values = {**former, **{name: value for name, value in given.items() if value is not None}}
         measure = Measure(values.get("measure", Measure.REQUESTS))

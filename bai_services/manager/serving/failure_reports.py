@@ -2,8 +2,8 @@
 
 The manager checks such a replica itself before it removes the replica from the routing table. A
 gateway that cannot reach a replica stops using it at once, but must not remove it for the other
-gateways: if only that gateway's connection is broken, the manager's next check would restore the
-replica, and its state would flap.
+gateways. If only the connection of that gateway is broken, the next check of the manager would
+restore the replica, and its state would change repeatedly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REPEATS = 1
 
 
 class FailureReports:
-    """Decides whether reported replicas are unhealthy."""
+    """Determines whether reported replicas are unhealthy."""
 
     def __init__(
         self,

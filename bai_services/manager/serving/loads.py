@@ -116,7 +116,9 @@ class EndpointLoads:
 
 
 def metric_name(variant: str, metric: str) -> str:
-    """Return the runtime's name of a rule's metric, which may be a generic name of the variant."""
+    """Return the name of a rule's metric in the runtime; the rule may use a generic name that the
+    variant defines.
+    """
     runtime = VARIANTS.get(variant)
     return ((runtime.metrics if runtime else None) or {}).get(metric, metric)
 

@@ -135,7 +135,7 @@ class MetricReadings:
                 URL(replica.url + path, encoded=True),
                 headers={
                     "Authorization": f"token {self._secrets.of(replica.revision_id)}",
-                    # The runtime may provide its metrics at another port.
+                    # The runtime may provide its metrics on another port.
                     METRICS_HEADER: "1",
                     **_PLAIN,
                 },

@@ -25,7 +25,8 @@ class ReplicaSecrets:
     """The secrets that authenticate gateways to replicas.
 
     A secret is computed from the manager's key and the id of the revision, so it is not stored. All
-    replicas of a revision share a secret: HAProxy cannot send a different one to each replica.
+    replicas of a revision have the same secret, because HAProxy cannot send a different secret to
+    each replica.
     """
 
     def __init__(self, key: bytes) -> None:

@@ -30,8 +30,8 @@ from .failure_reports import FailureReports
 from .replica_launch import ReplicaSecrets
 
 MAX_WAIT_SECONDS = 25.0
-# The table contains all endpoints. During frequent changes, building it takes at most this share
-# of the time, with pauses of at most this length.
+# The table contains all endpoints, so frequent changes must not cause too much work. Building the
+# table takes at most this share of the time; the pauses are at most this long.
 BUILD_SHARE = 0.3
 MAX_BUILD_PAUSE_SECONDS = 2.0
 # Interval at which waiting requests read the version, because another manager may change it.

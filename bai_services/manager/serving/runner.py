@@ -46,6 +46,7 @@ from bai_services.core.serving.rollout import (
 from bai_services.core.serving.settings import RevisionSettings
 from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
 from bai_services.core.wall_clock import has_elapsed
+from bai_services.db.open_work import Work
 from bai_services.db.serving.chats import ChatStore
 from bai_services.db.serving.replicas import EndpointState, NewReplica, ReplicaRow, ReplicaStore
 from bai_services.db.serving.rows import EndpointRow
@@ -55,7 +56,6 @@ from bai_services.db.sessions.rows import SessionRow
 
 from ..accounts.callers import Callers
 from ..context import ManagerContext
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from ..sessions.planned_stops import ReplicaDrain
 from ..sessions.requests.choices import REPLICA_TYPES
@@ -77,10 +77,10 @@ MAX_SESSIONS_PER_STEP = 20
 FAILURES_KEPT_FOR = timedelta(minutes=1)
 # A draining replica is stopped after this time even if it has requests.
 MAX_DRAIN = timedelta(hours=1)
-# The same limit if a user or a rule stops the session of the replica.
+# The limit if a user or a rule stops the session of the replica.
 STOP_DRAIN = timedelta(seconds=30)
-# Reasons for which a replica drains for at most ``MAX_DRAIN``. Preemption itself stops its victims
-# at the end of their warning time.
+# With these reasons, a replica drains for at most ``MAX_DRAIN``. Victims of a preemption are
+# stopped at the end of their warning time instead.
 _UNHURRIED_DRAINS = frozenset(
     {TextTemplate.REPLICA_NOT_NEEDED.code, TextTemplate.REPLICA_PREEMPTED.code}
 )
@@ -132,14 +132,14 @@ class EndpointRunner:
         # Settings of revisions in use; the settings of a revision never change.
         self._settings: dict[str, RevisionSettings] = {}
         # Time of the last failure of a replica of the former revision during a rollout. It is not
-        # stored: a manager that takes over can create one replica too early.
+        # stored, so a manager that takes over may create one replica too early.
         self._former_failed_at: dict[str, datetime] = {}
         self._changed_sessions: Counter[str] = Counter()  # in this step, by owner
         # Owners for whom no session can be created in this step, for example during maintenance.
         self._unavailable_to: set[str] = set()
         self._has_more = False
         self.probes = HealthProbes(secrets, self._passed)
-        self._loop = Loop("endpoints", self.step, TICK_SECONDS)
+        self._loop = lease.loop("endpoints", self.step, TICK_SECONDS, Work.ENDPOINTS)
 
     def start(self) -> None:
         self._loop.start()
@@ -230,7 +230,7 @@ class EndpointRunner:
         discarded: list[str] = []
         for replica in state.replicas:
             if has_failed and replica.phase is Phase.STARTING and replica.status is None:
-                # The same problem would prevent the creation of the other replicas.
+                # The same problem would also prevent the creation of the other replicas.
                 discarded.append(replica.id)
                 continue
             phase = await self._observe(state, replica, gateways, now)
@@ -340,10 +340,11 @@ class EndpointRunner:
         if replica.status is None or replica.status in ENDED:
             await self._store.move([replica.id], Phase.ENDED, now)
             return Phase.ENDED
-        # Gateways end the requests of a deleted endpoint, so its replicas have none to finish.
+        # Gateways end the requests of a deleted endpoint, so its replicas have no requests to
+        # finish.
         is_draining = replica.phase is Phase.DRAINING and not row.is_deleting
         if is_draining and replica.status is Status.RUNNING:
-            # If no gateway reports, at most a disconnected gateway still uses the replica.
+            # If no gateway reports, only a disconnected gateway could still use the replica.
             limit = _drain_limit(replica) if gateways else GATEWAY_TIMEOUT
             if not replica.is_drained(gateways) and now - replica.changed_at < limit:
                 return Phase.DRAINING
@@ -392,7 +393,9 @@ class EndpointRunner:
         return Phase.STARTING
 
     def _may_change_session(self, owner_id: str) -> bool:
-        """Count a session that is created or stopped; return False if the next step must do it."""
+        """Count a session that is to be created or stopped; return False if this must wait for the
+        next step.
+        """
         if self._changed_sessions[owner_id] >= MAX_SESSIONS_PER_STEP:
             self._has_more = True
             return False
@@ -502,7 +505,7 @@ def _may_create(row: EndpointRow, now: datetime) -> bool:
         return True
     if not row.failures:
         return has_elapsed(row.failed_at, POSTPONED_PAUSE, now)
-    # The exponent is limited: 2**6 times the first pause exceeds the longest pause.
+    # The exponent is limited, because 2**6 times the first pause already exceeds the longest pause.
     pauses: int = 2 ** min(row.failures - 1, 6)
     return has_elapsed(row.failed_at, min(FIRST_PAUSE * pauses, MAX_PAUSE), now)
 

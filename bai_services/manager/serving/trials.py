@@ -43,13 +43,13 @@ from bai_services.core.serving.trial import (
 from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
 from bai_services.core.sessions.logs import without_times
 from bai_services.core.user_input import read_whole
+from bai_services.db.open_work import Work
 from bai_services.db.serving.trials import TrialRow, TrialStore
 from bai_services.db.sessions.rows import SessionRow
 
 from ..accounts import authorizer
 from ..accounts.callers import Callers
 from ..context import ManagerContext
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from ..sessions.requests.choices import REPLICA_TYPES
 from ..sessions.sessions import Sessions
@@ -102,7 +102,7 @@ class Trials:
         self._checked_at: dict[str, float] = {}
         self.calls = BackgroundCalls(MAX_CONCURRENT, MAX_PER_OWNER)
         self._session: ClientSession | None = None
-        self._loop = Loop("trials", self.step, TICK_SECONDS)
+        self._loop = lease.loop("trials", self.step, TICK_SECONDS, Work.TRIALS)
 
     def start(self) -> None:
         self._loop.start()

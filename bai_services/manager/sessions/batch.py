@@ -13,8 +13,8 @@ from bai_services.db.sessions.kernels import KernelState
 from bai_services.db.sessions.rows import SessionKernels, SessionRow
 
 # Command of the container of a batch session: instead of a Jupyter server, it runs a module that
-# responds to the Hub and runs the session's command. Isolated mode (-I) keeps Python from importing
-# modules of the home folder in place of library modules.
+# responds to the Hub and runs the session's command. With isolated mode (-I), Python cannot import
+# modules in the home folder instead of library modules.
 RUNNER = ("python3", "-I", "-m", "bai_labext.batch")
 _WITH_COMMAND = (SessionType.BATCH, SessionType.INFERENCE)
 # Command of the container of a replica: it runs the server and forwards the gateway's requests.

@@ -9,12 +9,12 @@ from collections import Counter
 from bai_services.core.errors import Unavailable
 from bai_services.core.sessions import callbacks
 from bai_services.core.sessions.lifecycle import ENDED
+from bai_services.db.open_work import Work
 from bai_services.db.sessions.callbacks import CallbackDelivery, CallbackStore
 from bai_services.db.sessions.rows import SessionRow
 
 from ..accounts.keypair_secrets import KeypairSecrets
 from ..clock import Clock
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from .callback_calls import CallbackCalls, CallFailed
 from .lifecycle import Lifecycle
@@ -51,7 +51,7 @@ class Callbacks:
         self._secrets = secrets
         self._clock = clock
         self._lease = lease
-        self._loop = Loop("callbacks", self.step, TICK_SECONDS)
+        self._loop = lease.loop("callbacks", self.step, TICK_SECONDS, Work.CALLBACKS)
         self._owners: dict[str, str] = {}  # session id -> owner, of calls in progress
         self._tasks: set[asyncio.Task[None]] = set()
         lifecycle.listen(self._on_change)

@@ -9,13 +9,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from bai_services.core.errors import BaiError
-from bai_services.core.scheduling.elastic import ElasticSession, decide, within_quotas
+from bai_services.core.scheduling.elastic.decision import decide, within_quotas
+from bai_services.core.scheduling.elastic.sessions import ElasticSession
 from bai_services.core.sessions.resizing import ResizeState
+from bai_services.db.open_work import Work
 from bai_services.db.sessions.elastic import ElasticGroup, ElasticStore
 from bai_services.db.sessions.resizes import ResizeStore
 
 from ..clock import Clock
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from .resizes import Resizes, changed_slots
 
@@ -47,7 +48,7 @@ class Elastic:
         self._lease = lease
         # By group: when a session last waited for capacity; for a new group, the current time.
         self._waited_at: dict[str, datetime] = {}
-        self._loop = Loop("elastic sessions", self.step, TICK_SECONDS)
+        self._loop = lease.loop("elastic sessions", self.step, TICK_SECONDS, Work.ELASTIC_SESSIONS)
 
     def start(self) -> None:
         self._loop.start()

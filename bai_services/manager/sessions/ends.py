@@ -104,8 +104,8 @@ class SessionEnds:
         for key, (text, log, *sub_logs) in (await self._setups.mask_all(texts)).items():
             ended_at = rows[key].terminated_at
             if ended_at is not None and now - ended_at >= SECRETS_KEPT:
-                # The Hub reports the end so late that the secrets were removed, so the output
-                # cannot be masked.
+                # The Hub reports the end after the secrets were removed, so the output cannot be
+                # masked.
                 masked[key] = replace(ends[key], text="", log="", sub_logs={})
             else:
                 masked[key] = replace(
@@ -126,10 +126,9 @@ class SessionEnds:
             await self._kernels.store_log(session_id, end.log)
 
     async def _is_of_earlier_run(self, row: SessionRow) -> bool:
-        """Return whether a reported end can only belong to the run before a suspension or a
-        preemption.
+        """Return whether a reported end must belong to the run before a suspension or a preemption.
 
-        The Hub may report this end after the agent did, when the session is pending again.
+        The Hub may report that end later than the agent, when the session is already pending again.
         """
         if row.status is Status.SUSPENDED:
             return True
@@ -155,7 +154,7 @@ def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str | CodedText, 
     if row.type == SessionType.BATCH:
         return _map_batch_end(row, end)
     if row.status is Status.TERMINATING:
-        # Keep the result that the stop request stored; a stop by a user stores none.
+        # Keep the result that the stop request has stored; a stop by a user stores none.
         return Event.EXITED, _text_of(end), None
     is_replica = row.type == SessionType.INFERENCE and row.cluster_size == 1
     if is_replica and end.reason is EndReason.EXITED and end.exit_code:
@@ -168,8 +167,8 @@ def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str | CodedText, 
     if end.exit_code == 0:
         return Event.EXITED, _text_of(end), Result.SUCCESS
     if row.cluster_size > 1:
-        # EXITED instead of FAILED, so that the session becomes TERMINATED with the same reason as
-        # if the agent reports this end first (``Kernels._end_kernel_group``).
+        # Use EXITED instead of FAILED, so that the session becomes TERMINATED with the same reason
+        # as after a report of the agent (``Kernels._end_kernel_group``).
         return Event.EXITED, kernel_end_text(MAIN_HOST, end.text, end.exit_code), Result.FAILURE
     return Event.FAILED, _text_of(end), Result.FAILURE
 
@@ -179,7 +178,7 @@ def _map_batch_end(
 ) -> tuple[Event, str | CodedText, Result | None]:
     """Map the end of a batch session; only the exit of its command can be a success."""
     if row.status is Status.TERMINATING:
-        # Keep the result that the stop request stored; a stop by a user stores none.
+        # Keep the result that the stop request has stored; a stop by a user stores none.
         return Event.EXITED, _text_of(end), None
     if end.reason is EndReason.STOPPED:
         return Event.EXITED, _text_of(end), Result.UNDEFINED

@@ -113,14 +113,14 @@ class Kernels:
         self._clock = clock
         self._agents: dict[str, _AgentWork] = defaultdict(_AgentWork)
         self._sources: list[WorkSource] = []
-        # Id of an ending session -> ids of its kernels that their agents have removed.
+        # By ending session: ids of its kernels that agents have already removed.
         self._removed_kernels: dict[str, set[str]] = defaultdict(set)
         lifecycle.listen(self._on_change)
 
     async def work(self, agent_id: str, wait_seconds: float) -> list[dict[str, Any]]:
         """Return the current work of an agent (long poll of at most ``wait_seconds``).
 
-        Sessions whose preparation is part of the work change from SCHEDULED to PREPARING.
+        Sessions that the work prepares change from SCHEDULED to PREPARING.
         """
         agent = self._agents[agent_id]
         loop = asyncio.get_running_loop()
@@ -300,8 +300,8 @@ class Kernels:
             for one in work
             if one.status in (Status.SCHEDULED, Status.PREPARING) and not one.is_prepared
         }
-        # Items that are not due are listed without content, to keep the times at which they were
-        # sent.
+        # Items that are not due are included without content, so that the times at which they were
+        # sent are kept.
         items += [{"id": work_id} for work_id in unprepared]
         views = await self._dispatch_sessions(
             [one for work_id, one in unprepared.items() if _is_due(agent, work_id, now)]
@@ -426,7 +426,7 @@ class Kernels:
                 error.get("is_of_storage") and not await self._store.has_left(row.id, agent_id)
             )
             if is_elsewhere:
-                # It may start on another agent. The reason remains in the history.
+                # The session may start on another agent. The history keeps the reason.
                 text = f"{kernel.agent_id}: {message}"
                 return Move(row.id, Event.DISPLACED, TransitionValues(reason=text))
             (output,) = await self._setups.mask(row.id, str(report.get("log") or ""))
@@ -435,7 +435,7 @@ class Kernels:
         injection = report.get("injection") or {}
         notices = [str(notice) for notice in injection.get("notices") or ()]
         notices += await self._plans.mount_notices(row)
-        # Missing if the agent does not stop the kernel when it cannot reach the manager.
+        # Missing if the agent does not stop this kernel while the manager cannot be reached.
         fence_seconds = report.get("fence_seconds")
         facts = TransitionValues(notices=notices)
         if len(view.kernels) == 1:
@@ -475,7 +475,7 @@ class Kernels:
             agent.missed.pop(state.kernel_id, None)
             self._removed_kernels.get(state.session_id, set()).discard(state.kernel_id)
             if state.status is Status.RUNNING and (reason := stop_reason(state, kernel)):
-                # The Hub then shuts down all kernels of the session.
+                # After this event, the Hub shuts down all kernels of the session.
                 await self._lifecycle.try_apply(
                     state.session_id, Event.STOP_REQUESTED, reason, result=Result.FAILURE
                 )
@@ -626,7 +626,8 @@ class Kernels:
 
 
 def _rounds(reports: Sequence[Mapping[str, Any]]) -> list[list[int]]:
-    """Return the indexes of reports in rounds; in each round, a session has at most one report.
+    """Return the indexes of reports, divided into rounds; in each round, a session has at most one
+    report.
 
     The reports of one session keep their order.
     """
@@ -651,8 +652,8 @@ def _kernel_of(
 
 
 def _prepare_id(kernel_id: str, restart_count: int) -> str:
-    """Return the id of a work item; each run of a session has its own, so that it is sent at
-    once.
+    """Return the id of a work item. The ids of a session's runs differ, so that a new item is sent
+    at once.
     """
     return f"prepare-{kernel_id}-{restart_count}" if restart_count else f"prepare-{kernel_id}"
 
@@ -663,7 +664,7 @@ def _is_due(agent: _AgentWork, work_id: str, now: datetime) -> bool:
 
 
 def stop_reason(state: KernelState, kernel: Mapping[str, Any]) -> str:
-    """Return why the agent of a kernel requests a stop of the session; empty if it does not."""
+    """Return why the agent of a kernel requests a stop of the session, "" if it does not."""
     text = str((kernel.get("usage") or {}).get("stop_reason") or "")[:MAX_REASON_CHARACTERS]
     return f"{state.hostname}: {text}" if text and state.cluster_size > 1 else text
 

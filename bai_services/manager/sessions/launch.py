@@ -183,15 +183,16 @@ class Launch:
 
     async def launch(self, caller: Caller, session_id: str, user: str, server: str) -> LaunchPlan:
         """Return the launch plan of a PREPARED session, or of a RUNNING session with a crashed
-        server.
+        server. For a RUNNING session that its agent has started, return the plan of a server that
+        is attached to it.
 
         Raises
         ------
         NotFound
             If the session does not exist or belongs to another user or server.
         Conflict
-            If the session has another status, is a batch session that is already running, or is
-            started by its agent.
+            If the session has another status, or is a batch session that is already running as a
+            server of the Hub.
         Unavailable
             If the agent of a kernel is not alive.
         """
@@ -205,10 +206,7 @@ class Launch:
             # Same message as for a missing session, so that guessing ids reveals nothing.
             raise NotFound(f"there is no session {session_id}", session=session_id)
         if row.started_by == BY_AGENT:
-            raise Conflict(
-                f"session {row.name} is started by its agent and has no Hub server",
-                session_id=session_id,
-            )
+            return await self._attach_plan(view)
         check_first_launch(view)
         plan = None
         if row.status not in ENDED:
@@ -222,6 +220,20 @@ class Launch:
                 status=status,
             )
         return plan
+
+    async def _attach_plan(self, view: SessionKernels) -> LaunchPlan:
+        """Return the plan of a server in the running kernel of a session without a Hub server."""
+        row = view.row
+        if row.status is not Status.RUNNING:
+            raise Conflict(
+                f"session {row.name} is {row.status}; its agent starts it, and it can be opened "
+                "while it runs",
+                session_id=row.id,
+                status=row.status,
+            )
+        facts = await self._plans.facts_of([row.id])
+        plan = await self._plans.plan(view, facts.get(row.id))
+        return replace(plan, command=(), is_attached=True)
 
     async def started(
         self, caller: Caller, session_id: str, containers: Mapping[str, str], url: str = ""
@@ -259,7 +271,7 @@ class Launch:
         return await self._ends.record(session_id, end)
 
     async def leave_start_to_manager(self, caller: Caller, session_id: str) -> SessionRow:
-        """Hand the start of a session that was created through the Hub over to the manager."""
+        """Let the manager take over the start of a session that was created through the Hub."""
         authorizer.require(caller, "session.launch")
         row = await self._sessions.leave_start_to_manager(session_id)
         self._lifecycle.notify(row)

@@ -115,7 +115,8 @@ class Lifecycle:
     def notify(self, row: SessionRow, kind: str = STATUS) -> None:
         """Notify event streams and long polls of a change, and the listeners if ``kind`` is STATUS.
 
-        STATUS is also the kind for a creation and for some other changes, such as the priority.
+        STATUS is also used for a creation and for some other changes, such as a change of the
+        priority.
         """
         self._events.publish(change_of(row, kind))
         if kind == STATUS:

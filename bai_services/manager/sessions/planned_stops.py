@@ -15,8 +15,8 @@ from .lifecycle import Lifecycle
 
 
 class ReplicaDrain(StrEnum):
-    """``begun``: the replica gets no further requests, and its session ends after the last one.
-    ``continuing``: the same, because of an earlier call.
+    """``begun``: from now on, the replica gets no further requests; its session ends after the last
+    one. ``continuing``: the replica drains already because of an earlier call.
     """
 
     BEGUN = "begun"
@@ -28,12 +28,13 @@ DrainReplica = Callable[[str, CodedText], Awaitable[ReplicaDrain | None]]
 
 
 async def no_replica(session_id: str, reason: CodedText) -> ReplicaDrain | None:
-    """Return None: there are no endpoints."""
+    """Return None, because there are no endpoints."""
     return None
 
 
 class PlannedStops:
-    """Stops sessions and records it in the audit log; replicas finish their requests first.
+    """Stops sessions and writes audit entries about the stops; replicas finish their requests
+    first.
 
     Every loop that stops sessions by a rule uses this class, except preemption, which prepares its
     victims for the stop.

@@ -318,8 +318,8 @@ class Sessions:
             await self._add_entry(caller, "session.stop", stopped)
         elif (
             row.status in LIVE
-            # The spawner also stops a session whose engine does not respond. Such a stop does not
-            # prevent a suspended or preempted session from running again.
+            # The spawner also stops a session whose engine does not respond. After such a stop, a
+            # suspended or preempted session runs again.
             and caller.role is not Role.HUB
             and await self._store.end_instead_of_return(row.id)
         ):

@@ -55,8 +55,8 @@ class Setups:
     async def get(self, caller: Caller, project: str | None = None) -> Setup:
         """Return a setup without the values of secrets.
 
-        Members may read the setup of a project, and administrators that of any project of their
-        domain. Its variables, files and script may contain credentials, so monitors may not.
+        Members may read the setup of a project, and administrators the setup of any project of
+        their domain. Its variables, files and script may contain credentials, so monitors may not.
         """
         if project is None:
             owner = _own(caller, "setup.read")
@@ -168,8 +168,8 @@ class SessionSetups:
     async def combine(self, row: SessionRow, setups: SetupsByOwner) -> SessionSetup:
         """Return the setup of one session; ``setups`` is the result of ``read``.
 
-        The first call stores the secrets with the session, and later calls return the stored ones:
-        all kernels of a session get the same secrets, and logs are masked with them.
+        The first call stores the secrets with the session; later calls return the stored secrets.
+        Thus all kernels of a session get the same secrets, and logs are masked with these secrets.
 
         Raises
         ------

@@ -28,6 +28,7 @@ from bai_services.core.sessions.suspensions import (
     is_stop_due,
     report_from_json,
 )
+from bai_services.db.open_work import Work
 from bai_services.db.sessions.rows import SessionRow
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.suspensions import SuspensionStore
@@ -35,7 +36,6 @@ from bai_services.db.sessions.suspensions import SuspensionStore
 from ..accounts import authorizer
 from ..audit import Audit
 from ..clock import Clock
-from ..loop import Loop
 from ..scheduling.lease import Lease
 from .lifecycle import Lifecycle
 from .sessions import Sessions, target_of
@@ -43,8 +43,8 @@ from .sessions import Sessions, target_of
 TICK_SECONDS = 1.0
 # Maximum duration of the long poll of a session; 1,000 sessions send 4 requests per second.
 MAX_WAIT_SECONDS = 240.0
-# If the requester has not stopped the session, its preparation is removed this time after the
-# deadline.
+# If the requester has not stopped the session, its preparation is removed when this time has passed
+# after the deadline.
 ABANDONED_AFTER = timedelta(minutes=1)
 # Kind of change that is published when a preparation begins or is reported.
 SUSPENSION = "suspension"
@@ -80,7 +80,7 @@ class Suspensions:
         self._lease = lease
         self._retention = retention
         self._waiters: dict[str, set[asyncio.Event]] = defaultdict(set)
-        self._loop = Loop("suspensions", self.step, TICK_SECONDS)
+        self._loop = lease.loop("suspensions", self.step, TICK_SECONDS, Work.SUSPENSIONS)
 
     def start(self) -> None:
         self._loop.start()
@@ -235,7 +235,7 @@ class Suspensions:
         """Pass notices, and stop, requeue or end the sessions that are due."""
         preparing = {one.session_id: one for one in await self._store.preparing()}
         for session_id in preparing.keys() & self._waiters.keys():
-            # A session that has reported waits for its next notice.
+            # A session that has sent its report waits for its next notice.
             if preparing[session_id].report is None:
                 self._wake(session_id)
         if await self._lease.hold() is None:
@@ -254,8 +254,8 @@ class Suspensions:
         if not is_stop_due(one.deadline, one.report is not None, now):
             return
         if one.purpose is Purpose.STOP:
-            # The requester stops the session. If it did not, this preparation must not block the
-            # next one.
+            # The requester has to stop the session. If it has not done so, this preparation must
+            # not block the next one.
             if now - one.deadline > ABANDONED_AFTER:
                 await self._store.cancel(one.session_id)
             return

@@ -12,7 +12,6 @@ from bai_services.core.duration_text import format_duration
 from bai_services.core.resources import MEM, format_amount
 from bai_services.core.scheduling.preemption.records import SessionPreemption
 from bai_services.core.scheduling.preemption.texts import preemption_text
-from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.idle import Idleness, idleness_of
 from bai_services.core.sessions.idle_checks.records import SessionEndRule
 from bai_services.core.sessions.lifecycle import SessionType, Status
@@ -44,8 +43,8 @@ def describe(
     ``state`` is the current wait state of a pending session; None: use the stored one.
     """
     idleness = _idleness(view)
-    checks = idle_checks_of(view.idle_checks, now)
     row = view.row
+    checks = idle_checks_of(view.idle_checks, row.requested_slots, now)
     position = view.queue_position if state is None else state.position
     estimate = row.estimate if state is None else state.estimate
     is_pending = row.status is Status.PENDING
@@ -166,7 +165,7 @@ def _warnings(idleness: Idleness | None, now: datetime) -> list[str]:
         return []
     limit = format_duration((idleness.ends_at - idleness.since).total_seconds())
     return [
-        f"{EndReason.IDLE_TIMEOUT}: unused since {idleness.since.isoformat(timespec='seconds')}; "
+        f"idle timeout: unused since {idleness.since.isoformat(timespec='seconds')}; "
         f"the session is stopped after {limit} without use. Use it or keep it alive"
     ]
 
@@ -190,7 +189,7 @@ def _stop_notices(view: SessionView, now: datetime) -> list[str]:
     if stop is None or stop.stops_at - now > STOP_NOTICE:
         return []
     at = stop.stops_at.isoformat(timespec="seconds")
-    return [f"scheduled-stop: schedule {stop.schedule} stops the session at {at}"]
+    return [f"scheduled stop: schedule {stop.schedule} stops the session at {at}"]
 
 
 def _end_rule(view: SessionView, idleness: Idleness | None) -> SessionEndRule | None:
@@ -275,7 +274,7 @@ def preopened_ports(environ: Mapping[str, str]) -> list[int]:
 def url_of(settings: Settings, user: str, server: str, proxy_address: str) -> str:
     """Return the URL of a session's server behind the proxy; a path behind the proxy of the Hub.
 
-    ``proxy_address``: that of the session's resource group, "" if it has none.
+    ``proxy_address``: the proxy address of the session's resource group, or "".
     """
     base = proxy_address + settings.hub_base_url.rstrip("/")
     path = f"{base}/user/{quote(user, safe='')}/"

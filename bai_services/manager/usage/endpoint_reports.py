@@ -52,7 +52,7 @@ class EndpointReports:
         self._clock = clock
 
     async def read(self, caller: Caller, request: EndpointReportRequest) -> EndpointUsageReport:
-        """Return the requests of the groups that the caller may see. Days are those of UTC.
+        """Return the requests of the groups that the caller may see. Days are days of UTC.
 
         Raises
         ------

@@ -60,7 +60,7 @@ class ReportRequest:
 
     ``until`` None means now. ``user`` is a username; ``is_own``: only the caller's own usage. The
     report contains the ``limit`` groups with the largest usage of ``slot``. If ``slot`` is empty,
-    session time counts or, for device models, the usage of all slots.
+    the usage is the session time; for device models, it is the usage of all slots.
     """
 
     since: datetime
@@ -102,7 +102,7 @@ class UsageReports:
             raise InvalidRequest("since must be before until, and in the past", field="since")
         end = intervals[-1].end
         done = await self._store.done_until()
-        if done is None:  # no session has ever started or been pending
+        if done is None:  # there has never been a session
             done = max(intervals[0].start, end - _MAX_MISSING)
         measured_until = max(intervals[0].start, full_hour(min(done, end)))
         if end - measured_until > _MAX_MISSING + HOUR:

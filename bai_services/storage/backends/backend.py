@@ -44,7 +44,7 @@ class Backend:
         remove_tree(scope)
 
     def usage(self, scope: Path) -> int | None:
-        """Return the bytes used by a scope, None if the file system has no usage counter."""
+        """Return the bytes that a scope uses, None if the file system has no usage counter."""
         return None
 
     def quota(self, scope: Path) -> int | None:

@@ -25,8 +25,9 @@ def mount_of(path: Path) -> Mount | None:
     best, found = -1, None
     for mount in mounts():
         is_above = os.path.join(str(path.absolute()), "").startswith(os.path.join(mount.point, ""))
-        # Choose the longest mount point. The device number decides only between mounts at the same
-        # point, because the mount table does not contain the device numbers of btrfs subvolumes.
+        # Choose the longest mount point. The device number is used only to choose between mounts at
+        # the same point, because the mount table does not contain the device numbers of btrfs
+        # subvolumes.
         length = len(mount.point)
         is_better = length >= best if mount.device == wanted else length > best
         if is_above and is_better:

@@ -160,7 +160,7 @@ def generate_archive(
 
 
 def _zip(folder: OpenFolder, tops: Sequence[Parts], sink: _Sink) -> Iterator[None]:
-    # Not compressed: large files are usually compressed already, and the network is faster than
+    # Do not compress: large files are usually already compressed, and the network is faster than
     # compression.
     with zipfile.ZipFile(cast(IO[bytes], sink), "w", zipfile.ZIP_STORED) as archive:
         for member in walk(folder, tops):

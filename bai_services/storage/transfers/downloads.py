@@ -105,7 +105,7 @@ class Download:
         A smaller number means that the file shrank, the connection broke or the file system does
         not support sendfile. Send the rest with ``chunks``, so that the actual error is raised.
         """
-        # Duplicated, because the event loop already watches the original descriptor number.
+        # Duplicate it, because the event loop already watches the original descriptor number.
         number, sent = os.dup(sock.fileno()), 0
         out = Descriptor(number, self._workers)
         try:

@@ -35,7 +35,8 @@ CPU_SECONDS = 1800
 OPEN_FILES = 256
 NICENESS = 5
 MAX_FILES = 100_000
-# Maximum number of files, directories, links and submodules: a small repository can list billions.
+# Maximum number of files, directories, links and submodules; a small repository can list billions
+# of them.
 MAX_ENTRIES = 200_000
 MAX_PATH_BYTES = 4096
 # git 2.37 added http.curloptResolve; earlier versions would resolve the host name again.
@@ -289,7 +290,7 @@ def _environ(job: Job) -> dict[str, str]:
         "http.proxy": "",
         # A redirect would lead to an unchecked URL.
         "http.followRedirects": "false",
-        # Abort slower transfers: a server must not occupy an import for hours.
+        # Abort slower transfers, because a server must not occupy an import for hours.
         "http.lowSpeedLimit": "32768",
         "http.lowSpeedTime": "300",
         "fetch.unpackLimit": "1",

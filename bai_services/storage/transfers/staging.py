@@ -44,8 +44,8 @@ EARLY_FLUSH_BYTES = 2**20
 class UploadFacts:
     """State of a resumable upload; ``offset`` is the number of received bytes.
 
-    The stored ``expires_at`` applies until bytes are received; ``Staging`` returns a later one
-    afterwards (see ``Staging.read``).
+    The stored ``expires_at`` applies until bytes are received; after that, ``Staging`` returns a
+    later time (see ``Staging.read``).
     """
 
     id: str
@@ -242,7 +242,7 @@ class Writer:
 
     @property
     def is_unchecked(self) -> bool:
-        """Return whether the written bytes have a checksum that is still to be verified."""
+        """Return whether the written bytes have a checksum that was not verified yet."""
         return self._expected is not None
 
     def write(self, chunk: bytes | memoryview) -> None:

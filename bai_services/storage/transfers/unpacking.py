@@ -397,7 +397,7 @@ def _tar_member(entry: zipfile.ZipInfo) -> tarfile.TarInfo:
     if entry.is_dir():
         member.type, member.size = tarfile.DIRTYPE, 0
     elif stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-        member.type = tarfile.SYMTYPE  # it is rejected, like other special files
+        member.type = tarfile.SYMTYPE  # rejected later, like other special files
     with contextlib.suppress(ValueError, OverflowError):
         member.mtime = int(time.mktime((*entry.date_time, 0, 0, -1)))
     return member

@@ -209,7 +209,7 @@ async def test_requests_are_limited_per_email_address_and_per_client_address(
     api: Api, admin: Client, mail_server: MailServerThread
 ) -> None:
     for number in range(MAX_REQUESTS_PER_NAME + 2):
-        # The response is the same above the limit.
+        # After the limit is exceeded, the response is the same.
         await request(api, USER, ip=f"192.0.2.{number}")
     await api.world.manager.mails.step()
     assert len(mail_server.mails) == MAX_REQUESTS_PER_NAME
@@ -218,7 +218,7 @@ async def test_requests_are_limited_per_email_address_and_per_client_address(
     with pytest.raises(SignInBlocked) as caught:
         await request(api, "nobody@example.com", ip="192.0.2.0")
     assert caught.value.details["retry_after_seconds"] == 1200
-    # The limits are separate from those of sign-ins.
+    # Sign-ins have separate limits.
     assert (await sign_in(api, PASSWORD))["username"] == "user"
     for _ in range(MAX_REQUESTS_PER_ADDRESS):
         assert await rejected(api, "wrong", client_ip="198.51.100.7") == "token"

@@ -100,7 +100,7 @@ async def sign_in(api: Api, name: str = "ann") -> Any:
 
 
 async def rejected(call: Any, kind: type[BaiError] = InvalidRequest) -> str:
-    """Return the field that the error names."""
+    """Return the name of the field in the error."""
     with pytest.raises(kind) as caught:
         await call
     return str(caught.value.details.get("field"))
@@ -240,7 +240,7 @@ async def test_an_administrator_approves_an_account(
         ["ann@example.org"],
         "bai-hub: your account has been approved",
     )
-    # An activation by other means is an approval, too.
+    # An administrator who activates the account also approves it.
     changed = await admin.patch("/users/eve", {"status": "active"})
     assert (changed["awaits_approval"], changed["status_info"]) == (False, "")
     log = await admin.get("/audit-log", action="user.approve")
@@ -264,7 +264,7 @@ async def test_an_invitation_determines_domain_and_project(api: Api, admin: Clie
     assert (user["domain"], user["role"]) == ("default", "user")
     assert [project["name"] for project in user["projects"]] == ["research"]
 
-    # Of concurrent sign-ups, no more than the permitted number get an account.
+    # Concurrent sign-ups cannot create more accounts than permitted.
     calls = [sign_up(api, rules, f"u{number}", invitation=token) for number in range(4)]
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert results.count("sign-in") == 1

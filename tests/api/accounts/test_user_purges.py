@@ -51,7 +51,7 @@ async def purge(admin: Client, **options: str) -> Mapping[str, Any]:
 
 
 async def texts_of_all_tables(api: Api, *, without: set[str]) -> str:
-    """Return the content of all tables but those in ``without``, to search it for remains."""
+    """Return the content of all tables except ``without``. Tests search it for data of a user."""
     rows = []
     async with api.world.manager.database.read() as tx:
         for table in metadata.sorted_tables:
@@ -194,7 +194,7 @@ async def test_active_users_and_users_with_sessions_cannot_be_purged(
 
 
 async def test_a_user_who_is_getting_a_folder_cannot_be_purged(api: Api) -> None:
-    """If it succeeded, the folder would belong to an account that no longer exists."""
+    """If the transfer succeeded, the folder would belong to an account that no longer exists."""
     await (await api.client("user2")).post("/vfolders", {"name": "data"})
     admin = await deactivate(api)
     getting = {"status": "performing", "next_owner_id": await api.world.user_id("user")}

@@ -137,7 +137,7 @@ async def test_device_belongs_to_one_live_agent(api: Api) -> None:
     assert "cuda.shares" not in await free_slots(admin, "a2")
     clock.advance(seconds=41)
     await api.world.manager.cluster.agents.check_deadlines()
-    # Agent a1 is lost, so a2 gets the device, as if the device had been moved to a2's machine.
+    # Agent a1 is lost. If agent a2 reports the device, the device now belongs to a2.
     await second.beat()
     assert (await free_slots(admin, "a2"))["cuda.shares"] == "1"
     assert (await admin.get("/devices"))["items"][0]["agent_id"] == "a2"

@@ -61,7 +61,7 @@ async def test_changes_of_options_keep_the_others(api: Api) -> None:
         "preemption": {"enabled": True, "grace": 180},
         "fair_share": {"weights": {"user": {user_id: 4}}},
     }
-    # Names in weights are equivalent to ids; null resets an option.
+    # Weights may have names instead of ids; null resets an option.
     weights = {"user": {user_id: 5}}
     changed = await change({"placement": None, "fair_share": {"weights": weights}})
     assert changed["fair_share"] == {"weights": {"user": {user_id: 5}}}

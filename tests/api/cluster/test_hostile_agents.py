@@ -1,4 +1,4 @@
-"""Heartbeats of an agent that lies: no effect on other agents, their sessions and the manager."""
+"""False heartbeats of an agent do not affect other agents, their sessions and the manager."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ OLD, USED, PINNED = (f"registry.example.org/team/{name}:1" for name in ("old", "
 
 
 async def answer(agent: FakeAgent, *images: dict[str, Any], state: str = "done") -> dict[str, Any]:
-    """Receive a request to prune, and report images; return the request."""
+    """As an agent, receive a request to prune images and report images; return the request."""
     (item,) = [each for each in await agent.work(20) if each["kind"] == "prune"]
     body = {"work_id": item["id"], "kind": "prune", "state": state, "pruned": list(images)}
     await agent.client.post(f"/agents/{agent.id}/reports", body)
@@ -63,7 +63,7 @@ async def test_agents_without_a_report_are_named(api: Api) -> None:
         admin.post("/image-prunes", spec), answer(failing, state="failed")
     )
     assert report == {"is_dry_run": True, "images": [], "silent_agents": ["d1", "d2"]}
-    # The agent still gets the request, which it did not receive in time.
+    # The request has failed, because the agent did not receive it in time. The agent still gets it.
     assert [item["kind"] for item in await silent.work()] == ["prune"]
 
 

@@ -39,7 +39,7 @@ async def pulls(admin: Client) -> list[tuple[str, str, Any, str]]:
 
 @pytest.mark.both_databases
 async def test_many_pulls_are_created_with_few_statements(api: Api) -> None:
-    """With one statement per pull, all other changes would wait for the many statements."""
+    """Pulls are stored with few statements; with one per pull, other changes would wait."""
     admin = await register(api)
     agents = [await docker_agent(api, f"d{number}") for number in range(8)]
     request = {"images": [NAME], "resource_group": "default"}

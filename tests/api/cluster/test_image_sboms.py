@@ -20,7 +20,7 @@ LABELS = {SBOM_LABEL: "/usr/share/sbom/image.cdx.json"}
 
 
 async def answer(agent: FakeAgent, **report: Any) -> dict[str, Any]:
-    """Receive a request to read an SBOM, and report; return the request."""
+    """As an agent, receive a request to read an SBOM and report the result; return the request."""
     (item,) = [each for each in await agent.work(20) if each["kind"] == "sbom"]
     body = {"work_id": item["id"], "kind": "sbom", "state": "done", **report}
     await agent.client.post(f"/agents/{agent.id}/reports", body)
@@ -31,12 +31,12 @@ async def answer(agent: FakeAgent, **report: Any) -> dict[str, Any]:
 async def test_an_agent_with_the_image_reads_its_sbom(api: Api) -> None:
     admin, user = await api.client("admin"), await api.client("user")
     await admin.post("/images", {"name": IMAGE, "labels": LABELS, "digest": "sha256:new"})
-    # Neither an agent without the image nor one with an earlier version is asked.
+    # Agents without the image, or with an earlier version of it, do not get the request.
     await docker_agent(api, "d0", other="")
     await docker_agent(api, "d1", **{IMAGE: "sha256:old"})
     agent = await docker_agent(api, "d2", **{IMAGE: "sha256:new"})
     packed = pack_sbom(json.dumps(CYCLONEDX).encode())
-    # Two readers at the same time get their own answers.
+    # Two users read at the same time; each of them gets a response.
     first, second, item, _ = await asyncio.gather(
         user.get("/images/registry.example.org%2Fteam%2Fpy:1/sbom"),
         admin.get("/images/registry.example.org%2Fteam%2Fpy:1/sbom"),
@@ -74,5 +74,5 @@ async def test_the_reason_is_shown_if_there_is_no_sbom(api: Api) -> None:
     api.world.manager.cluster.image_sboms.report_seconds = 0.1
     with pytest.raises(Unavailable, match="d1 did not return the SBOM"):
         await admin.get(path)
-    # The request is not repeated: nobody waits for its answer.
+    # The request is not repeated, because no user waits for the response.
     assert await agent.work() == []

@@ -31,8 +31,8 @@ from tests.api.sessions.test_sessions import wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api, MovableClock, known_world, manager_on, serving
 
-# Appends its input to a file in one write, because two calls may run at once, and behaves as the
-# file `mode` says.
+# Appends its input to a file in one write, because two calls may run at once. The file `mode`
+# selects what the script does then.
 SCRIPT = """#!/bin/sh
 cd {folder}
 printf '%s\\n' "$(cat)" >> calls
@@ -83,7 +83,7 @@ class Cloud:
         return [one["status"] for one in await self.machines()]
 
     async def join(self, call: dict[str, Any]) -> FakeAgent:
-        """Join as the machine of a call does; return its agent, which has sent a heartbeat."""
+        """Join as the machine that a call has started; return its agent after a heartbeat."""
         credential = f"bai-agent-{secrets.token_urlsafe(32)}"
         agent_id = call["machine"]["agent_id"]
         body = {"token": call["join"]["token"], "agent_id": agent_id, "credential": credential}
@@ -161,7 +161,7 @@ async def test_machine_is_started_used_drained_and_stopped(cloud: Cloud, user: C
     placed = await wait_for_status(user, "first", "SCHEDULED")
     assert placed["resource_group"] == "cloud"
     assert await cloud.statuses() == ["running"]
-    # It is not stopped while it has a session, however long that takes.
+    # The machine is not stopped while it has a session, even after a long time.
     cloud.api.world.clock.advance(seconds=200)
     await agent.beat()
     await cloud.step()
@@ -198,7 +198,7 @@ async def test_number_of_machines_is_limited(cloud: Cloud, user: Client) -> None
     for _ in range(3):
         await cloud.step()
     assert len(cloud.calls()) == 2
-    # Both machines are on the way: nothing more is started when one of them joins.
+    # Two machines are being started. When the first joins, no further machine is started.
     await cloud.join(cloud.calls()[0])
     for _ in range(3):
         await cloud.step()
@@ -319,7 +319,7 @@ async def test_option_without_a_command_is_refused(
 async def test_session_for_which_no_machine_can_be_started_is_refused(
     cloud: Cloud, user: Client, demo_database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
-    """The command was removed after the option had been set."""
+    """The setting with the command was removed after the option of the group had been set."""
     agent = FakeAgent(cloud.api.agent, "small", "cloud", slots={"cpu": "1", "mem": "1g"})
     await agent.beat()
     async with (

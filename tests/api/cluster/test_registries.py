@@ -153,7 +153,7 @@ async def test_images_of_deleted_tags_disappear_when_they_are_unused(
     assert (entry["actor"], entry["entity_id"]) == ("manager", of_tag["1"])
     assert entry["details"]["reason"] == "the tag was deleted in the registry"
 
-    # A tag that exists again, and an image that is no longer used.
+    # Restore one tag, and end the use of one image.
     push("4")
     await admin.delete(f"/sessions/{session['id']}")
     assert (await scan(api, admin))["scan_removed"] == 1
@@ -306,7 +306,7 @@ async def test_only_allowed_projects_are_offered_the_images(
     change = {"allowed_projects": [project["id"]]}
     changed = await admin.patch("/image-registries/lab", change)
     assert changed["allowed_projects"] == [f"{project['domain']}/{project['name']}"]
-    # The names that the API returns are accepted, too.
+    # The request also accepts the names that the response contains.
     await admin.patch("/image-registries/lab", {"allowed_projects": changed["allowed_projects"]})
     assert await is_offered()
     await admin.patch("/image-registries/lab", {"is_enabled": False})

@@ -66,7 +66,7 @@ async def test_session_with_a_folder_waits_until_its_storage_works_on_an_agent(a
 
 
 async def test_session_with_a_folder_goes_to_the_agent_on_which_its_storage_works(api: Api) -> None:
-    admin = await api.client("admin")  # may choose the agent
+    admin = await api.client("admin")  # a superadmin may choose the agent
     failing = FakeAgent(api.agent, "a1", storage={})
     await failing.beat()
     # An agent of an earlier version, which does not check the storage.
@@ -88,7 +88,7 @@ async def test_response_lists_the_file_systems_to_check(api: Api, host: StorageH
     root: Path = api.world.manager.settings.storage_root
     marker = (root / MARKER_FILE).read_text()
     assert response["storage"] == [{"name": "local", "path": str(root), "marker": marker}]
-    # A host that does not work for the manager either is reported when a session starts.
+    # If a host does not work for the manager either, the start of a session reports the error.
     host.health = Health(HostStatus.GONE, "gone", 0, 0, host.health.checked_at)
     response = await api.agent.post("/agents/a1/heartbeat", body)
     assert response["storage"] == []

@@ -57,7 +57,7 @@ async def test_failed_clone_shows_the_reason_and_can_be_deleted(api: Api, user: 
     with pytest.raises(NotFound):
         await user.get("/vfolders/copy/files")
     await user.delete(f"/vfolders/{row['id']}")
-    # If the folder is restored from the trash, its files are still missing.
+    # A restore from the trash does not restore the files that are already deleted.
     assert (await user.post(f"/vfolders/{row['id']}/restore"))["status"] == "error"
     await user.delete(f"/vfolders/{row['id']}")
     await user.post(f"/vfolders/{row['id']}/purge")

@@ -159,7 +159,7 @@ async def test_upload_of_unknown_length_ends_when_it_exceeds_the_quota(
         user.call("PUT", "/vfolders/data/content", query={"path": "big"}, content=body())
     )
     await sent.wait()
-    # The request is still open.
+    # The request of the upload has not ended.
     await wait_until_async(lambda: staged_bytes(api) == 0, 10, "the upload to be discarded")
     ended.set()
     with pytest.raises(QuotaExceeded):

@@ -1,4 +1,4 @@
-"""Folder shares: some take effect at once, others after the user accepts an invitation."""
+"""Shares of folders: directly, or after the invited user has accepted."""
 
 from __future__ import annotations
 

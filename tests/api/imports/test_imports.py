@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from bai_services.client import Client
-from bai_services.core.errors import Forbidden, InvalidRequest, NotFound, QuotaExceeded
+from bai_services.core.errors import BaiError, Forbidden, InvalidRequest, NotFound, QuotaExceeded
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.db.tables.imports import folder_imports
 from bai_services.manager.imports.runner import FolderImportRunner
@@ -22,6 +22,7 @@ from bai_services.manager.manager import Manager
 from bai_services.manager.models.hub_client import HubClient
 from tests.testbed.git_server import TOKEN, GitServer, git, serve_git
 from tests.testbed.manager import Api, MovableClock, manager_on
+from tests.testbed.wait import wait_until_async
 
 MAX_BYTES = 3_000_000
 NOTEBOOK = b'{"cells": []}'
@@ -40,7 +41,11 @@ async def manager(
     database_url: str, tmp_path: Path, clock: MovableClock, server: GitServer
 ) -> AsyncIterator[Manager]:
     reach = AllowedTargets.parse("", "127.0.0.0/8")
-    settings = {"import_reach": reach, "import_max_bytes": MAX_BYTES}
+    settings = {
+        "import_reach": reach,
+        "import_max_bytes": MAX_BYTES,
+        "builds_recipes": True,
+    }
     async with manager_on(database_url, tmp_path, clock, is_migrated=True, **settings) as made:
         await made.folders.vfolders.start()
         made.imports.runner.start_threads()
@@ -53,7 +58,7 @@ async def user(api: Api) -> Client:
 
 
 async def run(api: Api, made: dict[str, Any], client: Client) -> dict[str, Any]:
-    """Run the imports; return the one that ``made`` describes."""
+    """Run all imports; return the import with the id in ``made``."""
     await api.world.manager.imports.runner.step()
     await api.world.manager.imports.runner.wait()
     return await client.get(f"/folder-imports/{made['id']}")
@@ -62,6 +67,13 @@ async def run(api: Api, made: dict[str, Any], client: Client) -> dict[str, Any]:
 def stored(api: Api, made: dict[str, Any]) -> Path:
     (path,) = api.world.manager.settings.storage_root.glob(f"*/*/{made['folder_id']}")
     return path
+
+
+def kept(api: Api, made: dict[str, Any]) -> set[str]:
+    """Return the files of a failed import; its new folder is removed if it is empty."""
+    root = api.world.manager.settings.storage_root
+    folders = root.glob(f"*/*/{made['folder_id']}")
+    return {name for folder in folders for name in names_in(folder)}
 
 
 def names_in(path: Path) -> set[str]:
@@ -134,6 +146,35 @@ async def test_private_repository_needs_the_token(
     assert (made["status"], await token()) == ("cancelled", "")
 
 
+async def test_failed_import_removes_only_an_empty_folder_that_it_has_created(
+    api: Api, user: Client, server: GitServer, tmp_path: Path
+) -> None:
+    async def fail(**fields: Any) -> dict[str, Any]:
+        body = {"repo": f"{server.url}/missing.git", **fields}
+        made: dict[str, Any] = await user.post("/folder-imports", body)
+        return made
+
+    async def folders() -> set[str]:
+        found = (await user.get("/vfolders"))["items"]
+        return {folder["name"] for folder in found if folder["status"] == "ready"}
+
+    made = await fail()
+    assert await folders() == {"missing"}
+    path = stored(api, made)
+    assert (await run(api, made, user))["status"] == "failed"
+    assert await folders() == set()
+    await wait_until_async(lambda: not path.exists(), 10, "the removal of the files")
+
+    used = await fail()
+    (stored(api, used) / "notes.txt").write_text("written during the import")
+    assert (await run(api, used, user))["status"] == "failed"
+    assert await folders() == {"missing"}
+
+    await user.post("/vfolders", {"name": "mine"})
+    assert (await run(api, await fail(into="mine"), user))["status"] == "failed"
+    assert await folders() == {"missing", "mine"}
+
+
 @pytest.mark.parametrize(
     "entries, problem",
     [
@@ -149,7 +190,7 @@ async def test_hostile_repository_is_rejected(
     done = await run(api, made, user)
     assert done["status"] == "failed"
     assert problem in done["problem"]
-    assert names_in(stored(api, done)) == set()
+    assert kept(api, done) == set()
 
 
 @pytest.mark.parametrize("leaf", ["120000 blob", "040000 tree"])
@@ -190,7 +231,9 @@ async def test_failures_have_reasons(api: Api, user: Client, server: GitServer) 
 async def test_git_connects_only_to_the_checked_address(
     api: Api, user: Client, server: GitServer
 ) -> None:
-    """Only the check can resolve the name: git would find no address, or another one."""
+    """Only the check can resolve the name. Without the check's result, git would use another
+    address.
+    """
     port = server.url.rpartition(":")[2]
     server.commit(server.repository("a"), [("100644", "a.txt", b"a")])
     runner: FolderImportRunner = api.world.manager.imports.runner
@@ -257,7 +300,7 @@ async def test_hostile_zip_archive_is_rejected(
     made = await user.post("/folder-imports", {"repo": f"{server.url}/a.zip"})
     done = await run(api, made, user)
     assert (done["status"], problem in done["problem"]) == ("failed", True), done["problem"]
-    assert names_in(stored(api, done)) == set()
+    assert kept(api, done) == set()
 
 
 async def test_files_are_imported_into_an_existing_folder(
@@ -278,7 +321,7 @@ async def test_files_are_imported_into_an_existing_folder(
     await other.post(f"/vfolder-invitations/{grant['invitation_id']}/accept")
     with pytest.raises(Forbidden):
         await other.post("/folder-imports", {**body, "into": folder["id"]})
-    # A permission that is revoked before the import begins.
+    # The permission is revoked before the import begins.
     await user.put("/vfolders/mine/grants/user2", {"permission": "rw"})
     made = await other.post("/folder-imports", {**body, "into": folder["id"], "directory": "x"})
     await user.put("/vfolders/mine/grants/user2", {"permission": "ro"})
@@ -294,7 +337,76 @@ async def test_quota_of_the_user_applies(api: Api, user: Client, server: GitServ
     made = await user.post("/folder-imports", {"repo": f"{server.url}/big.git"})
     done = await run(api, made, user)
     assert done["status"] == "failed"
-    assert names_in(stored(api, done)) == set()
+    assert kept(api, done) == set()
+
+
+async def test_recipe_is_read_from_a_repository_and_a_folder(
+    api: Api, user: Client, server: GitServer
+) -> None:
+    files = [("100644", "env/requirements.txt", b"six==1.16.0\n"), ("100644", "other", b"x")]
+    server.commit(server.repository("tools"), files)
+    source = {"repo": f"{server.url}/tools.git", "directory": "env"}
+    recipe = {"requirements.txt": "six==1.16.0\n"}
+    assert await user.post("/recipes", source) == {"recipe": recipe}
+    with pytest.raises(InvalidRequest, match="at least one of"):
+        await user.post("/recipes", {**source, "directory": ""})
+
+    folder = await user.post("/vfolders", {"name": "mine"})
+    root = stored(api, {"folder_id": folder["id"]})
+    (root / "env").mkdir()
+    (root / "env/apt.txt").write_text("graphviz\n")
+    of_folder = {"vfolder": "mine", "directory": "env/"}
+    assert await user.post("/recipes", of_folder) == {"recipe": {"apt.txt": "graphviz\n"}}
+    other = await api.client("user2")
+    with pytest.raises(NotFound):
+        await other.post("/recipes", {"vfolder": folder["id"], "directory": "env"})
+
+
+async def test_recipe_of_a_private_repository_needs_the_token(
+    user: Client, server: GitServer
+) -> None:
+    server.commit(server.repository("secret"), [("100644", "apt.txt", b"curl")])
+    server.private.add("secret")
+    source = {"repo": f"{server.url}/secret.git"}
+    with pytest.raises(InvalidRequest, match="token"):
+        await user.post("/recipes", source)
+    assert (await user.post("/recipes", {**source, "token": TOKEN}))["recipe"] == {
+        "apt.txt": "curl"
+    }
+
+
+@pytest.mark.parametrize(
+    "entry, problem",
+    [
+        pytest.param(("120000", "apt.txt", b"/etc/passwd"), "at least one of", id="link"),
+        pytest.param(("100644", "apt.txt", b"\xff\xfe"), "not a text file", id="binary"),
+        pytest.param(("100644", "apt.txt", b"a" * 300_000), "more than 64 KiB", id="too long"),
+        pytest.param(("100644", "apt.txt", b"x; rm -rf /"), "not the name", id="shell command"),
+        pytest.param(("100644", "Dockerfile", b"FROM other"), "the only image", id="other image"),
+        pytest.param(("100644", "Dockerfile", b"ADD http://a /b"), "ADD", id="download"),
+        pytest.param(("100644", "../apt.txt", b"a"), "not valid", id="path"),
+    ],
+)
+async def test_hostile_recipe_is_rejected(
+    user: Client, server: GitServer, entry: tuple[str, str, bytes], problem: str
+) -> None:
+    server.commit(server.repository("bad"), [entry])
+    with pytest.raises(InvalidRequest, match=problem):
+        await user.post("/recipes", {"repo": f"{server.url}/bad.git"})
+
+
+async def test_sources_of_recipes_are_restricted(api: Api, user: Client, tmp_path: Path) -> None:
+    for repo in ("https://192.168.0.1/a.git", "file:///etc", "http://127.0.0.1/a.git"):
+        with pytest.raises(InvalidRequest):
+            await user.post("/recipes", {"repo": repo})
+    with pytest.raises(InvalidRequest, match="valid path"):
+        await user.post("/recipes", {"vfolder": "mine", "directory": "../other"})
+    folder = await user.post("/vfolders", {"name": "mine"})
+    outside = tmp_path / "outside"
+    outside.write_text("curl\n")
+    (stored(api, {"folder_id": folder["id"]}) / "apt.txt").symlink_to(outside)
+    with pytest.raises(BaiError):
+        await user.post("/recipes", {"vfolder": "mine"})
 
 
 async def test_limit_of_open_imports_leaves_no_folder(

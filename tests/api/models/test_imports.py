@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import disk_usage
@@ -23,7 +24,7 @@ from bai_services.core.errors import (
 )
 from bai_services.core.imports.lifecycle import IMPORTS_KEPT_FOR
 from bai_services.core.listing import ListQuery
-from bai_services.manager.imports.import_loop import MAX_CONCURRENT
+from bai_services.manager.imports.import_loop import MAX_CONCURRENT, MAX_CONCURRENT_PER_USER
 from bai_services.manager.imports.transfer import Transfer
 from tests.manager.test_full_disk import MIB, mounted_disk
 from tests.testbed.manager import SUPERADMIN, Api
@@ -118,6 +119,11 @@ async def test_slow_imports_of_a_user_do_not_delay_others(
         await api.world.manager.models.runner.step()
         while (await importer.get(f"/model-imports/{made['id']}"))["status"] != "done":
             pass
+        slow = (await user.get("/model-imports"))["items"]
+        statuses = Counter(one["status"] for one in slow)
+        assert statuses == {
+            "running": MAX_CONCURRENT_PER_USER, "queued": MAX_CONCURRENT - MAX_CONCURRENT_PER_USER,
+        }  # fmt: skip
         await api.world.manager.models.runner.stop()
 
 
@@ -303,7 +309,7 @@ async def test_quota_of_the_store_applies(api: Api, importer: Client) -> None:
 
 
 def stored_files(api: Api) -> list[Path]:
-    """Return all files of folders, including incomplete ones that are being received."""
+    """Return all files of folders, including files that are not complete yet."""
     root = api.world.manager.settings.storage_root
     return [path for path in root.rglob("*") if path.is_file() and path.stat().st_size > 0]
 

@@ -42,7 +42,7 @@ async def test_pipeline_is_built_run_and_awaited(api: Api, agent: FakeAgent, use
     detail = await waiting
     assert detail["run"]["parameters"] == {"epochs": 5, "rates": ["0.1", "0.2"]}
     assert changes[-1] == detail
-    # The same name: a new version.
+    # A pipeline with the same name becomes a new version.
     builder.notebook("report", "report.ipynb", needs=["check"], secrets={"KEY": "TOKEN"})
     builder.sub_pipeline("publish", "other", parameters={"epochs": "$epochs"})
     parameters = {task.name: task.parameters for task in builder.definition.tasks}

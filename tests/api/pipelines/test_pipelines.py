@@ -22,7 +22,7 @@ from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
-# The part of a stored definition that lists contain.
+# Lists contain this part of a stored definition.
 PARTIAL = {
     "parameters": [{"name": "level", "type": "integer", "default": 3, "description": "Speed"}]
 }
@@ -146,7 +146,7 @@ async def test_user_is_notified_of_runs_and_approvals_but_not_of_their_sessions(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     step = api.world.manager.notifications.outbox.step
-    await step()  # what happened before the first step is not reported
+    await step()  # notifications are sent only for events after the first step
     await create(
         user,
         "notices",
@@ -190,7 +190,7 @@ async def test_queued_task_shows_why_its_session_waits(
 
     found = await wait_until_async(waiting, 20, "the reason of the queued task")
     assert found is not None and "cpu=5 requested" in found["message"]
-    # Pages show it in the language of the user.
+    # The pages show the error in the language of the user.
     assert str(CodedText.from_json(found["message_coded"])) == found["message"]
     for run in (first, key):
         await user.delete(f"/pipeline-runs/{run}")
@@ -384,7 +384,7 @@ async def test_project_with_pipelines_is_not_deleted(api: Api, user: Client) -> 
 async def test_only_one_definition_is_parsed_at_a_time(
     user: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scheduler uses the same threads."""
+    """Several parsers could occupy all threads, and the scheduler needs some of these threads."""
     lock, overlaps = threading.Lock(), []
 
     def parse(text: str) -> PipelineDefinition:

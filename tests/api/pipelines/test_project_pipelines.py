@@ -53,12 +53,12 @@ async def test_members_run_and_administrators_define(api: Api, admin: Client, us
     await wait_for_tasks(user, run["id"], check="awaiting-approval")
     await user.post(f"/pipeline-runs/{run['id']}/tasks/check/approval", {"is_approved": True})
     await wait_for_tasks(user, run["id"], check="succeeded")
-    # The user is not a member any more.
+    # The user is no longer a member of the project.
     await admin.delete("/projects/vision/members/user")
     for path in ("/pipelines/shared", f"/pipelines/{made['id']}"):
         with pytest.raises(NotFound):
             await user.get(path)
-    # Own runs remain visible.
+    # Users still see their own runs.
     await user.get(f"/pipeline-runs/{run['id']}")
 
 
@@ -81,7 +81,7 @@ async def test_members_see_the_runs_of_others_but_do_not_change_them(
     assert detail["run"]["owner"] == "user"
     with pytest.raises(Forbidden, match="user has started this run"):
         await other.delete(f"/pipeline-runs/{run['id']}")
-    # Schedules are personal, because they create runs of their owner.
+    # Each user sees only their own schedules, because a schedule creates runs of its owner.
     spec = {"pipeline": "shared", "name": "nightly", "start": "daily 02:00"}
     schedule = await other.post("/pipeline-schedules", spec)
     assert schedule["owner"] == "user2"
@@ -137,13 +137,13 @@ async def test_administrators_accept_files_that_members_can_change(
         await admin.post(resumption, {})
     assert refused.value.details["action"] == "pipeline.accept-files"
     await admin.post(resumption, {"accepts_files": True})
-    # Nobody with a lower role can change the files.
+    # With this permission, only administrators can change the files, so no acceptance is needed.
     await admin.patch(folder, {"permission": "ro"})
     await admin.post(runs, {})
     await admin.post("/pipeline-schedules", schedule)
     secret = (await admin.post("/pipeline-triggers", trigger))["secret"]
     assert secret
-    # A grant takes precedence over the permission of members.
+    # A member's grant takes precedence over the permission of all members.
     await admin.put(f"{folder}/grants/user", {"permission": "rw"})
     with pytest.raises(Forbidden, match="can change the files"):
         await admin.post(runs, {})

@@ -72,7 +72,7 @@ async def test_apps_of_a_run_share_one_session_of_the_caller(api: Api, user: Cli
         "BAI_TENSORBOARD_LOGDIR": f"/pipeline/runs/{key}",
         "BAI_MLFLOW_STORE": f"/pipeline/runs/{key}/mlflow",
     }
-    # The image of the demo has no MLflow, so no session is created for a page that does not exist.
+    # The demo image has no MLflow, so no session is created.
     with pytest.raises(Conflict, match="MLflow is not part of the image local/session:latest"):
         await user.post(path, {"app": "mlflow"})
     await offer_apps(api, "tensorboard:http:6006,mlflow:http:5000")

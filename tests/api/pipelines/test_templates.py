@@ -64,7 +64,7 @@ async def test_own_template_is_saved_found_and_deleted(api: Api) -> None:
         await user.post("/pipeline-templates", {"definition": TEXT.format("mine")})
     with pytest.raises(InvalidRequest, match="tasks must be a list"):
         await user.post("/pipeline-templates", {"definition": "version: 1\nname: a\ntasks: 3"})
-    # An own template precedes a built-in one of the same name.
+    # The user's own template takes precedence over a built-in template of the same name.
     await user.post("/pipeline-templates", {"definition": TEXT.format("compare-models")})
     assert not (await user.get("/pipeline-templates/compare-models"))["is_builtin"]
     await user.delete("/pipeline-templates/mine")

@@ -102,7 +102,7 @@ async def test_session_stays_if_it_would_not_start(
     for name in ("second", "third"):
         await user.post("/sessions", {"name": name, "resources": SIX})
     await step(api)
-    # The group `cloud` has capacity for one of them.
+    # The group `cloud` has capacity for one of the sessions.
     await wait_for_status(user, "second", "SCHEDULED")
     third = await user.get("/sessions/third")
     assert (third["status"], third["resource_group"]) == ("PENDING", "default")
@@ -129,7 +129,7 @@ async def test_rule_ends_when_the_engines_differ(api: Api, agent: FakeAgent, use
     for name in ("cloud", "empty"):
         await admin.post("/resource-groups", {"name": name})
         await admin.post("/overflow-rules", {**RULE, "to_group": name, "after_seconds": 0})
-    # Possible while the group has no agents.
+    # The rule can be created while the group has no agents.
     await admin.patch("/resource-groups/cloud", {"engine": "docker"})
     await FakeAgent(api.agent, "a2", "cloud", engine="docker").beat()
     await fill(user)

@@ -218,7 +218,9 @@ async def test_no_session_is_stopped_if_a_lifetime_checker_ends_another_in_time(
     await manager.scheduling.scheduler.run_pass()
     await manager.sessions.idle_judging.step()
     await user.post("/sessions", {"name": "high", "resources": half, "priority": 50})
-    await manager.scheduling.scheduler.run_pass()
+    # This step reads only changes, so the judging must have notified the scheduler of the new end.
+    await manager.scheduling.scheduler.step()
+    await manager.scheduling.scheduler.write_due_states()
     await with_reasons(user, "high")
     assert bool((await user.get("/sessions/low1"))["preemption"]) is is_planned
 

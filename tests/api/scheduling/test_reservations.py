@@ -99,6 +99,54 @@ async def test_administrators_see_whom_an_approval_delays_and_by_how_much(
     assert (await admin.get(path))["sessions"] == []
 
 
+async def test_sessions_in_the_way_are_shown_to_administrators_and_members(
+    api: Api, clock: MovableClock
+) -> None:
+    """A session without a time limit delays the reservation, and the member knows why it waits."""
+    user, admin = await api.client("user"), await api.client("domain-admin")
+    author, other = await api.client("user2"), await api.client("acme-user")
+    agent = FakeAgent(api.agent, "a1")
+    await agent.beat()
+    await admin.put("/projects/research/members/user2", {})
+    cores = spec(clock, 1, 3, project="research", resources={"cpu": 2})
+    made = await author.post("/reservations", cores)
+    path = f"/reservations/{made['id']}/conflicts"
+    await api.world.manager.scheduling.scheduler.run_pass()
+    assert await author.get(path) == {"is_complete": True, "count": 0, "sessions": []}
+    slots = (await admin.get("/agents/a1"))["slots"]
+    big = {"resources": {"cpu": slots["cpu"], "mem": "1g"}}
+    blocking = await user.post("/sessions", {"name": "my-lab", **big})
+    await api.world.manager.scheduling.scheduler.run_pass()
+    (found,) = (await admin.get(path))["sessions"]
+    assert (found["session"]["name"], found["session"]["owner"]) == ("my-lab", "user")
+    assert (found["agents"], found["ends_at"]) == (["a1"], None)
+    # Members who may not see the session get an entry without its name.
+    (hidden,) = (await author.get(path))["sessions"]
+    assert hidden == {**found, "session": None}
+    with pytest.raises(NotFound):
+        await other.get(path)
+    # The session stays in the list after the approval and after the start.
+    await admin.patch(f"/reservations/{made['id']}", {"state": "approved"})
+    await author.post(
+        "/sessions",
+        {
+            "name": "their-lab",
+            "project": "research",
+            "reservation": "course",
+            "resources": {"cpu": 1, "mem": "1g"},
+        },
+    )
+    clock.advance(hours=1, minutes=1)
+    await agent.beat()
+    await api.world.manager.scheduling.scheduler.run_pass()
+    waiting = await author.get("/sessions/their-lab")
+    assert (waiting["status"], bool(waiting["reasons"])) == ("PENDING", True)
+    assert (await author.get(path))["sessions"] == [hidden]
+    await user.delete(f"/sessions/{blocking['id']}")
+    await api.world.manager.scheduling.scheduler.run_pass()
+    assert (await admin.get(path))["count"] == 0
+
+
 async def test_sessions_wait_for_a_reservation_or_use_it(api: Api, clock: MovableClock) -> None:
     user, admin = await api.client("user"), await api.client("admin")
     await FakeAgent(api.agent, "a1").beat()
@@ -188,7 +236,7 @@ async def test_unused_reservation_expires_after_its_grace(api: Api, clock: Movab
 async def test_reservation_does_not_expire_while_a_session_waits_for_it(
     api: Api, clock: MovableClock
 ) -> None:
-    """A session of others, which was running at the approval, keeps the devices."""
+    """A session of another user, which was already running at the approval, keeps the devices."""
     user, admin, manager = await api.client("user"), await api.client("admin"), api.world.manager
     await FakeAgent(api.agent, "a1").beat()
     await admin.put("/projects/research/members/admin", {})
@@ -235,7 +283,7 @@ async def test_approvers_and_authors_are_notified(api: Api, clock: MovableClock)
     await api.world.manager.reservations.step()
     expired = f"the reservation course from {start} has expired, because it was not used in time"
     assert await notices(api, "user") == [approved, expired]
-    # Nobody is notified of what they have done.
+    # Users are not notified of their own actions.
     own = await admin.post("/reservations", spec(clock, resources={"cpu": 1}))
     await admin.patch(f"/reservations/{own['id']}", {"state": "cancelled"})
     assert await notices(api, "domain-admin") == [requested]

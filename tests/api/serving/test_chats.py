@@ -172,7 +172,7 @@ async def test_tokens_of_the_chat_page_are_limited_and_deleted(
         await owner.post("/endpoints/llm/chat-token")
     with pytest.raises(RateLimited):
         await owner.post("/endpoints/llm/chat-token")
-    # Other users, and other tokens, are not affected.
+    # Other users and other tokens are not affected.
     await (await api.client("user2")).post("/endpoints/llm/chat-token")
     await owner.post("/endpoints/llm/tokens", {"name": "app"})
     api.world.clock.advance(seconds=short_lifetime.total_seconds())

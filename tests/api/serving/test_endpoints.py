@@ -75,7 +75,9 @@ async def report_failed(api: Api, replica: str) -> None:
 
 
 async def become_unhealthy(api: Api, replica: str) -> None:
-    """Let a gateway report a failed replica, and wait until the manager finds the same."""
+    """Let a gateway report a failed replica, and wait until the manager's own check has failed,
+    too.
+    """
     await report_failed(api, replica)
 
     async def has_no_route() -> bool:
@@ -128,7 +130,7 @@ async def run(api: Api, replica: str, url: str) -> None:
     for event in (Event.DISPATCHED, Event.PREPARED):
         await manager.lifecycle.apply(replica, event)
     await manager.sessions.launch.started(HUB, replica, {"main1": "c1"}, url)
-    # Without a Hub, the manager itself may have done this already.
+    # Without a Hub, the manager may have changed the status already.
     await manager.lifecycle.try_apply(replica, Event.STARTED)
 
 
@@ -166,7 +168,7 @@ async def test_replica_becomes_ready_and_is_routed(api: Api) -> None:
     assert endpoint["weights"] == {routed["revision_id"]: 100}
     shown = await user.get("/endpoints/llm")
     assert (shown["status"], shown["ready_replicas"], shown["active_revision"]) == ("ready", 1, 1)
-    # Nothing else changes, so the gateway waits.
+    # There is no further change, so the gateway waits.
     await step(api)
     assert await routes(api, version=table["version"], wait="0") is None
 
@@ -286,7 +288,7 @@ async def test_manager_that_is_killed_at_any_write_of_a_rollout_continues_it(
             shown: dict[str, Any] = {}
             for _ in range(20):
                 await next_step()
-                # The endpoint serves all the time.
+                # The endpoint serves requests without an interruption.
                 assert await replicas(user, "ready")
                 shown = await user.get("/endpoints/llm")
                 if shown["status"] == "ready" and not await replicas(user, "draining", "stopping"):
@@ -437,7 +439,7 @@ async def test_replica_that_does_not_pass_its_check_in_time_fails(api: Api) -> N
     await settle_stops(api)
     await step(api, 3)
     assert [each["phase"] for each in await replicas(user)] == ["ended"]
-    # An earlier revision can be tried again.
+    # A rollout of an earlier revision is possible.
     shown = await user.post("/endpoints/llm/rollback", {"revision": 1})
     assert shown["status"] == "deploying"
     await step(api, 2)
@@ -469,7 +471,7 @@ async def test_gateway_that_is_cut_off_from_a_replica_does_not_take_it_from_othe
 ) -> None:
     user = await api.client("user")
     await make(api, user)
-    # One failed check of the manager may be due to a short interruption.
+    # One failed check is not enough, because the cause may be a short interruption.
     statuses = [200, 200, 200, 500, 200]
     async with server(lambda: statuses.pop(0)) as (url, requests):
         (only,) = await ready(api, user, url)
@@ -607,7 +609,7 @@ async def test_clock_that_is_set_back_does_not_delay_replicas(api: Api) -> None:
 
 
 async def test_killed_server_of_a_replica_is_replaced_after_one_heartbeat(api: Api) -> None:
-    """The Hub would notice it up to 30 s later."""
+    """The Hub would notice the end of the process up to 30 s later."""
     user, database = await api.client("user"), api.world.manager.database
     await make(api, user)
     async with server() as (url, _):
@@ -706,7 +708,8 @@ async def test_new_replicas_wait_in_the_queue_with_the_priority_of_the_revision(
         await scheduler.step()
         waiting = await user.get(f"/sessions/{starting['id']}")
         assert (waiting["status"], waiting["priority"]) == ("PENDING", 15)
-        # It overtakes the session of lower priority that has waited for longer.
+        # The session of the replica starts before the session of lower priority that has waited
+        # longer.
         await end(api, first)
         await scheduler.step()
         statuses = [
@@ -723,7 +726,7 @@ async def test_refusal_of_a_replica_does_not_mention_its_session_type(api: Api) 
 
 
 async def test_replica_shows_why_its_session_is_pending(api: Api) -> None:
-    """Only to the owner and to administrators: the reason can name policies."""
+    """Only the owner and administrators see the reason, because it can contain policies."""
     user, admin = await api.client("user"), await api.client("admin")
     limits = {
         "name": "one-session",
@@ -797,7 +800,7 @@ async def test_former_revision_that_crashes_during_a_rollout_is_restored_after_a
         api.world.clock.advance(seconds=31)
         await step(api, 2)
         assert [each["revision"] for each in await replicas(user, "starting")] == [1]
-        # The restored replica fails again, and its successor waits, too.
+        # The restored replica fails again, and the next replica waits, too.
         await end(api, (await replicas(user, "starting"))[0]["id"])
         await step(api, 4)
         assert await replicas(user, "starting") == []
@@ -853,6 +856,36 @@ async def test_canary_with_many_errors_is_rolled_back(api: Api) -> None:
     assert [each["id"] for each in await replicas(user, "ready")] == [old]
 
 
+async def test_canary_keeps_its_share_after_a_pause(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    rollout = {"strategy": "canary", "canary_percent": 10, "is_automatic": False}
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url)
+        await user.post("/endpoints/llm/revisions", {"settings": {"rollout": rollout}})
+        await ready(api, user, url)
+        (endpoint,) = (await routes(api))["endpoints"]
+        revision_of = {each["id"]: each["revision_id"] for each in endpoint["replicas"]}
+        former = revision_of.pop(old)
+        (canary,) = revision_of.values()
+        assert endpoint["weights"] == {former: 90, canary: 10}
+        await user.patch("/endpoints/llm", {"is_paused": True})
+        await step(api, 3)
+        await settle_stops(api)
+        await step(api, 2)
+        assert await replicas(user, "starting", "ready") == []
+        await user.patch("/endpoints/llm", {"is_paused": False})
+        assert len(await ready(api, user, url, 2)) == 2
+        (endpoint,) = (await routes(api))["endpoints"]
+        assert {each["revision_id"] for each in endpoint["replicas"]} == {former, canary}
+        assert endpoint["weights"] == {former: 90, canary: 10}
+        # The promotion is still possible.
+        await user.post("/endpoints/llm/promotion")
+        await step(api, 2)
+        (endpoint,) = (await routes(api))["endpoints"]
+        assert endpoint["weights"] == {canary: 100}
+
+
 @pytest.mark.both_databases
 async def test_canary_is_observed_for_a_time_and_slow_ones_are_rolled_back(api: Api) -> None:
     user = await api.client("user")
@@ -863,7 +896,7 @@ async def test_canary_is_observed_for_a_time_and_slow_ones_are_rolled_back(api: 
     report_ids = iter(range(100))
 
     async def report(latency_ms: dict[str, int]) -> dict[str, Any]:
-        """Report requests of the newest revision, and return it."""
+        """Report requests of the newest revision, and return the revision."""
         newest = (await user.get("/endpoints/llm/revisions"))["items"][0]
         counts = {"requests": sum(latency_ms.values()), "latency_ms": latency_ms}
         body = {"id": made["id"], "revisions": {newest["id"]: counts}}
@@ -1077,7 +1110,9 @@ async def outsider_of(api: Api, project: str = "other") -> Client:
 
 @pytest.mark.both_databases
 async def test_name_of_a_deleted_endpoint_is_reserved_for_its_owner_and_project(api: Api) -> None:
-    """Otherwise clients with the old URL would send requests and tokens to another owner."""
+    """The name stays reserved. Otherwise, clients with the old URL would send tokens to another
+    owner.
+    """
     user, user2, outsider = (
         await api.client("user"),
         await api.client("user2"),
@@ -1140,7 +1175,7 @@ async def test_name_of_a_purged_owner_is_reserved(api: Api) -> None:
     user, outsider = await api.client("user"), await outsider_of(api)
     made = await make(api, user)
     async with api.world.manager.database.write() as tx:
-        # As a purge of the owner or a deletion of the project does.
+        # A purge of the owner or a deletion of the project does the same.
         await tx.execute(sa.delete(endpoints).where(endpoints.c.id == made["id"]))
     with pytest.raises(AlreadyExists, match="reserved until"):
         await make(api, outsider)

@@ -59,7 +59,7 @@ class Gateway:
 
 
 async def wait(api: Api, user: Client, gateway: Gateway, seconds: int, load: int) -> list[int]:
-    """Let time pass with a constant load; return the numbers of replicas at each step."""
+    """Let time pass with a constant load; return the number of replicas after each step."""
     found = []
     for _ in range(seconds // SECONDS):
         api.world.clock.advance(seconds=SECONDS)
@@ -91,7 +91,8 @@ async def test_from_zero_to_three_and_back(api: Api) -> None:
     gateway = Gateway(api, made["id"])
     async with server() as (url, _):
         await ready(api, user, url)
-        # The first replica has shown that the revision works; there are no requests.
+        # The first replica was ready once, so the endpoint may scale to zero. There are no
+        # requests.
         found = await wait(api, user, gateway, 36, load=0)
         assert (found[0], found[-1]) == (1, 0)
         await drain(api, user, gateway)
@@ -272,7 +273,7 @@ async def test_standby_receives_reports_and_takes_over(
         await ready(api, user, url, count=2)
         await second.serving.runner.step()
         before = await changes(user)
-        # The standby begins without a history, and changes nothing under the same load.
+        # The standby manager has no history. It changes nothing, because the load is the same.
         await api.world.manager.scheduling.scheduler.lease.stop()
         assert await second.scheduling.scheduler.lease.hold() is not None
         assert set(await wait(standby, user, gateway, 30, load=3)) == {3}
@@ -304,7 +305,7 @@ async def test_killed_manager_repeats_the_step(api: Api, monkeypatch: pytest.Mon
             try:
                 await step(api)
             except KeyboardInterrupt:
-                # Another process makes the next step.
+                # Another process evaluates the rules next.
                 runner = api.world.manager.serving.runner
                 store = ScalingStore(api.world.manager.database)
                 runner.scaler = EndpointScaler(store, runner.scaler.loads)

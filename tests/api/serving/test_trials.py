@@ -84,7 +84,7 @@ async def test_trial_names_a_command_that_is_not_found(api: Api) -> None:
 
 @pytest.mark.both_databases
 async def test_output_of_a_command_that_ends_at_once_is_shown(api: Api) -> None:
-    """Its session never becomes RUNNING."""
+    """The session of the trial never becomes RUNNING."""
     user, manager = await api.client("user"), api.world.manager
     trial = await begin(api, user)
     await manager.scheduling.scheduler.step()
@@ -119,7 +119,7 @@ async def test_trials_are_refused_or_ended_by_their_user(api: Api) -> None:
     assert (shown["is_healthy"], shown["state"]) == (False, "stopped by user")
     await step(api, user, trial)
     assert (await user.get(f"/sessions/{trial}"))["status"] == "CANCELLED"
-    # A session that cannot be created ends the trial at once.
+    # The trial ends at once if its session cannot be created.
     settings = {**SETTINGS, "request": {"resources": {"cpu": "9999", "mem": "1g"}}}
     shown = await user.post("/endpoint-trials", {"settings": settings})
     assert shown["is_healthy"] is False

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from bai_services.client import Client
-from bai_services.core.errors import Conflict, InvalidRequest
+from bai_services.core.errors import InvalidRequest, NotFound
 from tests.api.sessions.test_sessions import wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
@@ -59,8 +58,11 @@ async def test_agent_launches_the_session_with_its_plan(
     running = await wait_for_status(user, "train", "RUNNING")
     assert running["started_by"] == "agent"
     where = {"user": running["hub_user"], "server": running["hub_server"]}
-    with pytest.raises(Conflict, match="started by its agent"):
-        await api.hub.post(f"/sessions/{running['id']}/launch", where)
+    attached = await api.hub.post(f"/sessions/{running['id']}/launch", where)
+    assert (attached["is_attached"], attached["command"]) == (True, None)
+    other = {**where, "user": "user2"}
+    with pytest.raises(NotFound):
+        await api.hub.post(f"/sessions/{running['id']}/launch", other)
 
     end = {**launch, "kind": "exit"}
     assert await report(agent, end, end={**EXIT, "exit_code": 3}, log="out\n")
@@ -141,6 +143,10 @@ async def test_stopping_session_ends_when_its_folder_is_gone(
     await report(agent, launch, container_id="c1")
     await wait_for_status(user, "train", "RUNNING")
     await user.delete("/sessions/train")
+    # The folder may be missing from one heartbeat.
+    api.world.clock.advance(seconds=16)
+    await agent.beat([])
+    assert (await user.get("/sessions/train"))["status"] == "TERMINATING"
 
     async def has_ended() -> bool:
         api.world.clock.advance(seconds=16)
@@ -148,6 +154,9 @@ async def test_stopping_session_ends_when_its_folder_is_gone(
         return (await user.get("/sessions/train"))["status"] == "TERMINATED"
 
     await wait_until_async(has_ended, 10, "the end of the session")
+    ended = await user.get("/sessions/train")
+    assert (ended["exit_code"], ended["result"]) == (None, "undefined")
+    assert await api.world.manager.sessions.records.check_consistency() == []
 
 
 async def test_end_in_a_heartbeat_ends_a_session_whose_report_was_lost(
@@ -239,11 +248,11 @@ async def test_session_of_a_lost_agent_ends_after_an_hour_and_its_kernel_is_remo
     launch = await prepared(agent, user)
     await report(agent, launch, container_id="c1")
     await wait_for_status(user, "train", "RUNNING")
-    for step in (timedelta(seconds=20), timedelta(seconds=60), timedelta(hours=1, seconds=5)):
-        api.world.clock.advance(seconds=step.total_seconds())
+    for seconds, status in ((20, "RUNNING"), (60, "RUNNING"), (3400, "RUNNING"), (250, "ERROR")):
+        api.world.clock.advance(seconds=seconds)
         await api.world.manager.cluster.agents.check_deadlines()
         await api.world.manager.servers.lost_agents.step()
-    await wait_for_status(user, "train", "ERROR")
+        assert (await user.get("/sessions/train"))["status"] == status
 
     async def is_removed() -> bool:
         await agent.beat([FakeAgent.running(launch)])

@@ -69,14 +69,14 @@ async def test_idle_session_is_warned_and_stopped(api: Api, agent: FakeAgent, us
     session_server.wait(570)
     assert (await session_server.report(580)).next_report_seconds == 20
     (warning,) = (await user.get("/sessions/lab1"))["notices"]
-    assert warning.startswith("idle-timeout: unused since") and "10min" in warning
+    assert warning.startswith("idle timeout: unused since") and "10min" in warning
     assert await session_server.status() == "RUNNING"
     session_server.wait(20)
     # The timeout has passed, but the manager waits for a report, which could contain new activity.
     assert await session_server.status() == "RUNNING"
     await session_server.report(600)
     ending = await wait_for_status(user, "lab1", "TERMINATING")
-    why = "idle-timeout: at most 10min without use, the limit of keypair policy default"
+    why = "idle timeout: at most 10min without use, the limit of keypair policy default"
     assert ending["status_info"] == why
     last = (await user.get("/sessions/lab1/history"))["items"][-1]
     assert (last["to_status"], last["reason"]) == ("TERMINATING", why)

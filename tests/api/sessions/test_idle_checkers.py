@@ -55,7 +55,7 @@ def judging_of(api: Api) -> IdleJudging:
 async def pass_time(
     api: Api, judging: IdleJudging, session: dict[str, Any], seconds: int, cpu_cores: float
 ) -> None:
-    """Store samples of the session while the manager judges every 15 s."""
+    """Store samples of the session; the manager evaluates the checkers every 15 s."""
     clock = api.world.clock
     samples = UsageSampleStore(api.world.manager.database)
     for _ in range(seconds // 15):
@@ -171,7 +171,7 @@ async def test_idle_session_shows_its_end_and_can_be_kept_alive(
     shown = await user.get("/sessions/lab1")
     (check,) = shown["idle_checks"]
     assert (check["status"], check["is_dry_run"], check["keep_alives_left"]) == ("idle", False, 1)
-    assert check["reason"].startswith("idle-utilization: cpu_util 1% (threshold 5%)")
+    assert check["reason"].startswith("low utilization: CPU utilization 1% (threshold 5%)")
     assert check["coded"]["code"] == "idle-utilization"
     assert shown["end_rule"]["ends_at"] == check["ends_at"]
     assert shown["end_rule"]["coded"] == check["coded"]
@@ -195,6 +195,62 @@ async def test_idle_session_shows_its_end_and_can_be_kept_alive(
         "user",
         False,
     )
+
+
+@pytest.mark.parametrize("change", ["bind", "end of the dry run", "enable", "shorter window"])
+async def test_idle_session_gets_the_full_first_warning_of_a_rule_that_takes_effect(
+    api: Api, agent: FakeAgent, user: Client, change: str
+) -> None:
+    admin, judging, clock = await api.client("admin"), judging_of(api), api.world.clock
+    await admin.post(
+        "/idle-checkers",
+        {"name": "net", "type": "network", "max_seconds": 5000, "warnings_seconds": [200, 60]},
+    )
+    binding = {"checker": "net", "scope": "domain", "scope_key": "default"}
+    created = None
+    if change != "bind":
+        options = {"end of the dry run": {"is_dry_run": True}, "enable": {"is_enabled": False}}
+        binding |= options.get(change, {})
+        created = await admin.post("/idle-checker-bindings", binding)
+    if change != "shorter window":
+        await admin.patch("/idle-checkers/net", {"max_seconds": 300})
+    session = await create_running_session(api, agent, "lab1", resources=SMALL)
+    clock.advance(seconds=1000)
+    if created is None:
+        await admin.post("/idle-checker-bindings", binding)
+    elif change == "shorter window":
+        await admin.patch("/idle-checkers/net", {"max_seconds": 300})
+    else:
+        changes = {"is_enabled": True, "is_dry_run": False}
+        await admin.patch(f"/idle-checker-bindings/{created['id']}", changes)
+    clock.advance(seconds=10)
+    reporter = await api.world.manager.accounts.callers.in_session("user", "10.0.0.1")
+    await api.world.manager.sessions.activity.record_use(reporter, session["id"], 900)
+    await judging.step()
+    (check,) = (await user.get("/sessions/lab1"))["idle_checks"]
+    left = datetime.fromisoformat(check["earliest_end_at"]) - clock()
+    assert 200 <= left.total_seconds() <= 215
+
+
+async def test_rules_are_named_before_the_session_is_idle(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    await create_checker(api)
+    session = await create_running_session(api, agent, "lab1", resources=SMALL)
+    judging = judging_of(api)
+    await pass_time(api, judging, session, 60, 0.5)
+    (check,) = (await user.get("/sessions/lab1"))["idle_checks"]
+    rule = "low utilization: CPU utilization below 5% in 90% of the samples of 5min; idle checker"
+    assert (check["status"], check["reason"]) == ("active", f"{rule} idle-cpu")
+    assert check["coded"]["code"] == "idle-utilization"
+    assert (check["earliest_end_at"], check["ends_at"]) == (None, None)
+    await pass_time(api, judging, session, 60, 0.01)
+    (check,) = (await user.get("/sessions/lab1"))["idle_checks"]
+    assert (check["status"], check["ends_at"]) == ("active", None)
+    end, warning = (
+        datetime.fromisoformat(check[name]) for name in ("earliest_end_at", "earliest_warning_at")
+    )
+    assert end > warning > api.world.clock()
 
 
 async def test_strictest_limit_is_named(api: Api, agent: FakeAgent, user: Client) -> None:

@@ -23,7 +23,7 @@ AT = "2026-05-01T12:00:00.123456789Z "
 
 
 class LogAgent:
-    """An agent that answers each log request with the current output."""
+    """An agent that responds to each log request with the current output."""
 
     def __init__(self, agent: FakeAgent) -> None:
         self.text = ""
@@ -90,7 +90,7 @@ async def test_log_file_is_a_download(
     [
         ("", "", AT),
         ("?times=true", AT, AT),
-        # The stored log of an ended kernel may lack the timestamps of the live log.
+        # The stored log of an ended kernel may have no timestamps, in contrast to the live log.
         ("?times=true", AT, ""),
     ],
 )

@@ -32,7 +32,7 @@ async def step(api: Api) -> None:
 
 
 def at(api: Api, **delta: float) -> str:
-    """Return a rule for each day at the wall-clock time after ``delta``."""
+    """Return a daily rule for the time of day that it will be after ``delta``."""
     when = api.world.clock() + timedelta(**delta)
     return f"daily {when:%H:%M}"
 

@@ -411,7 +411,8 @@ async def test_session_whose_storage_fails_on_an_agent_starts_on_another_one(
     assert shown["agent"] == "a2"
     events = (await user.get(f"/sessions/{session['id']}/history"))["items"]
     assert [one["reason"] for one in events if one["event"] == "displaced"] == [f"a1: {text}"]
-    # It fails there, too. With no other agent, it returns to the first one, where it ends.
+    # The start fails there, too. There is no third agent, so the session returns to the first
+    # agent, where it ends.
     await other.report(item, "failed", error=error)
     (item,) = await agent.work(5)
     await agent.report(item, "failed", error=error)
@@ -424,7 +425,7 @@ async def test_session_without_a_free_subnet_on_its_agent_starts_on_another_one(
 ) -> None:
     session = await user.post("/sessions", {"name": "lab1"})
     (item,) = await agent.work(5)
-    # Another session has taken the last subnet since this one was placed.
+    # After the placement of this session, another session has taken the last subnet.
     await agent.beat(is_network_full=True)
     text = "all subnets of 10.0.0.0/26, the network pool of the machine, are in use"
     error = {"code": "unavailable", "message": text, "is_of_network": True}
@@ -739,8 +740,7 @@ async def test_invited_user_receives_an_event_without_content(
         event = {"kind": "invitation", "session_id": "", "status": None, "folder_id": ""}
         event["owner_id"] = (await other.get("/me"))["id"]
         assert json.loads(line.removeprefix("data: ")) == event
-        # The inviter's stream has no event of the invitation: its first event announces a new
-        # session.
+        # The inviter gets no event about the invitation. The first event is about a new session.
         await user.post("/sessions", {"name": "lab1"})
         while not (line := await asyncio.wait_for(anext(own_lines), 10)).startswith("data: "):
             pass

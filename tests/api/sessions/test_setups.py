@@ -122,7 +122,7 @@ async def test_stored_logs_and_reasons_are_masked_by_the_secrets_that_the_sessio
     session = await create(user)
     await prepare(agent, SETUP_FILE)
     await plan_of(api, session)
-    # A later value does not change which text the log of this session contains.
+    # The user changes the secret later. The log of the session is still masked by the old value.
     await user.put("/me/environ/TOKEN", {"value": "another-value", "is_secret": True})
     end = {
         "exit_code": 190,

@@ -39,7 +39,7 @@ def server_of(api: Api) -> Client:
 
 
 async def suspended(api: Api, agent: FakeAgent, name: str, **body: Any) -> dict[str, Any]:
-    """Create a session and suspend it; its server reports at once what it saved."""
+    """Create a session and suspend it; its server reports the saved notebooks at once."""
     user = await api.client("user")
     session = await create_running_session(api, agent, name)
     await user.post(f"/sessions/{name}/suspend", {"seconds": 60, **body})
@@ -181,7 +181,7 @@ async def test_suspension_expires(api: Api, agent: FakeAgent) -> None:
     session = await suspended(api, agent, "forgotten")
     api.world.clock.advance(days=31)
     await api.world.manager.sessions.suspensions.step()
-    # The Hub reads the session: a user's signed request would be rejected as too old.
+    # Read the session as the Hub, because a user's signed request would be rejected as too old.
     ended = await api.hub.get(f"/sessions/{session['id']}")
     assert ended["status"] == "TERMINATED"
     assert ended["status_info"].startswith("suspended for more than 30d")
@@ -303,7 +303,7 @@ async def test_failed_return_keeps_the_home(api: Api, agent: FakeAgent, user: Cl
     assert (held["allocations"], held["result"]) == ([], "undefined")
     suspension = await user.get("/sessions/fragile/suspension")
     assert (suspension["phase"], suspension["purpose"]) == ("suspended", "suspend")
-    # Everything of the failed start but the home is removed.
+    # Everything that the failed start has created is removed, except the home.
     folder = kept(session)
     await agent.beat([folder])
     api.world.clock.advance(seconds=25)

@@ -178,8 +178,8 @@ def paths_of(options: dict[str, Any]) -> dict[tuple[str, ...], Any]:
 def test_merge_changes_the_given_paths_and_no_others(
     stored: dict[str, Any], changes: dict[str, Any]
 ) -> None:
-    """The naive oracle works on paths: a changed path replaces the stored paths at, above and below
-    it.
+    """Compare with a naive oracle: a new value replaces the values of its own, parent and child
+    paths.
     """
     expected, before = {}, paths_of(stored)
     changed = paths_of(changes)

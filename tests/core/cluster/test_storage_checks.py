@@ -1,4 +1,4 @@
-"""What agents report about storage hosts."""
+"""Reports of agents about storage hosts."""
 
 from __future__ import annotations
 

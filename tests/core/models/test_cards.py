@@ -1,4 +1,4 @@
-"""Model cards: what they contain, the order of versions, and the choice of resources."""
+"""Model cards: fields, the order of versions, and the choice of resources."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_condition_begins_once_and_begins_again_only_after_a_pause() -> None:
     later = NOW + REARM_AFTER
     assert changes_of([], stored, later - timedelta(seconds=1)).over == ()
     assert changes_of([], stored, later).over == ("agent-lost:a",)
-    # The clock was set back.
+    # Set the clock back.
     earlier = NOW - timedelta(days=1)
     assert changes_of([], stored, earlier).over == ("agent-lost:a",)
     assert changes_of([lost("a")], stored, earlier).over == ()

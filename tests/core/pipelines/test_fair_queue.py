@@ -75,7 +75,7 @@ def test_every_run_is_taken_once_and_users_alternate(
     assert sorted(run.id for run in taken) == sorted(run.id for run in runs)
     total = Counter(run.owner_id for run in runs)
     for number in range(len(taken) + 1):
-        # Among the users with runs left, the number of runs taken differs by at most one.
+        # For users with runs left, the numbers of taken runs differ by at most one.
         served = Counter(run.owner_id for run in taken[:number])
         waiting = [owner for owner in total if served[owner] < total[owner]]
         counts = [served[owner] for owner in waiting]

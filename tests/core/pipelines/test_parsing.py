@@ -240,7 +240,7 @@ def test_notebook_runs_with_papermill() -> None:
 
 
 def test_repeated_need_counts_once() -> None:
-    """Otherwise 10,000 needs of one task with 1,000 task runs would block the event loop."""
+    """10,000 needs of one task with 1,000 task runs would block the event loop."""
     needs = "needs: [" + "a, " * 900 + "a]"
     tasks = f"tasks:\n- {{name: a, command: x}}\n- {{name: b, command: x, {needs}}}\n"
     assert parse_pipeline("version: 1\nname: x\n" + tasks).tasks[1].needs == ("a",)

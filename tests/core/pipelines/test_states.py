@@ -41,13 +41,13 @@ from bai_services.core.pipelines.states import (
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 Key = tuple[str, int]
 S = TaskStatus
-# A definition has no task of kind pipeline without the tasks of its sub-pipeline.
+# Without the kind pipeline: such a task also needs the tasks of its sub-pipeline.
 KINDS = [kind for kind in TaskKind if kind is not TaskKind.PIPELINE]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A DAG, and what happens to each attempt: True for success. ``cached``: attempts whose outputs
+    """A DAG, and the outcome of each attempt (True: success). ``cached``: attempts whose outputs
     are taken from an earlier run.
     """
 
@@ -115,7 +115,7 @@ def oracle(case: Case) -> dict[Key, TaskStatus]:
         return S.SUCCEEDED if is_success else S.FAILED
 
     def result(task: Task) -> str:
-        # A map without values has the result of the tasks that it needs.
+        # A map without values gets the result of the tasks on which it depends.
         found = set(final(task.name).values()) or {prevented(task) or S.SUCCEEDED}
         if task.continue_on_failure and S.FAILED in found:
             found = (found - {S.FAILED}) | {S.SUCCEEDED}
@@ -194,7 +194,7 @@ class Simulation:
             self.runs[run.task, run.index] = run
         self.status = progress.status
         self.check_limits()
-        # Nothing is left to do.
+        # No event is left.
         again = advance(self.case.plan, list(self.runs.values()), self.status, self.now)
         assert (list(again.changed), again.status) == ([], self.status)
 
@@ -237,7 +237,7 @@ class Simulation:
         is_cancelling = self.status is RunStatus.CANCELLING
         after = observe(task, run, outcome, self.now, is_cancelling=is_cancelling)
         if after.status in TASK_ENDED:
-            # An event that is repeated or comes too late changes nothing.
+            # Repeated and late events change nothing.
             for late in Outcome:
                 assert observe(task, after, late, self.now) == after
         self.runs[run.task, run.index] = after
@@ -297,7 +297,7 @@ def test_resumed_run_repeats_only_what_has_not_succeeded(case: Case, seed: int) 
     attempts = {key: run.attempt for key, run in simulation.runs.items()}
     failed = {key for key, status in before.items() if status in (S.FAILED, S.BLOCKED)}
     after = descendants(case.plan, {name for name, _ in failed})
-    # The cause of all failures is fixed.
+    # From now on, all attempts succeed.
     simulation.case = replace(case, results={}, cached=set())
     for run in resumed(case.plan, list(simulation.runs.values()), simulation.status):
         simulation.runs[run.task, run.index] = run
@@ -370,7 +370,7 @@ def test_cached_task_succeeds_and_is_marked() -> None:
     run = observe(task, TaskRun("fit", status=S.RUNNING, attempt=1), Outcome.CACHED, NOW)
     assert (run.status, run.is_cached) == (S.SUCCEEDED, True)
     failed = TaskRun("end", status=S.FAILED, attempt=1)
-    # Only a repeated task loses the mark.
+    # Only the tasks that run again are no longer marked as cached.
     assert resumed(plan, [run, failed], RunStatus.FAILED) == [TaskRun("end", attempt=1)]
     cached = replace(run, status=S.CANCELLED)
     (again,) = resumed(plan, [cached], RunStatus.CANCELLED)

@@ -45,12 +45,12 @@ def acceptable(
         }
         scores = {n: rules[policy](agents[n], kind) for n in able}
     best = max(scores.values())
-    # Ties go to the first agent.
+    # If several agents are equal, the first one is chosen.
     return [next(n for n in able if scores[n] == best)]
 
 
 def with_parts(agents: list[AgentState], parts: list[Placement]) -> list[AgentState]:
-    """Return the agents as seen by a request from which parts are withheld: the parts are used."""
+    """Return copies of the agents on which the withheld parts count as used."""
     withheld = {part.agent_id: part for part in parts}
     seen = []
     for agent in agents:

@@ -136,7 +136,7 @@ def test_invalid_share_is_rejected(text: str, message: str) -> None:
 
 
 def reference_fits(free: list[int], amount: int) -> bool:
-    """Return whether a share fits by even division (reference implementation)."""
+    """Return whether a share fits if it is divided evenly (reference implementation)."""
     if amount <= UNIT:
         return max(free) >= amount
     for n in range(-(-amount // UNIT), len(free) + 1):

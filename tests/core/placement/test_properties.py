@@ -127,7 +127,7 @@ def test_folders_are_placed_as_if_agents_without_their_storage_did_not_exist(
             assert ("storage host" in text) == bool(excluded), text
             continue
         assert {p.agent_id for p in placements} <= {a.id for a in working}
-        if policy is not Policy.ROUND_ROBIN:  # it continues after an agent that may be missing
+        if policy is not Policy.ROUND_ROBIN:  # the previous agent may be missing
             assert placements == fresh.place(fresh.prepare(request))
 
 
@@ -226,7 +226,7 @@ def request_of(kind: RequestKind, beside: tuple[str, ...] = ()) -> Request:
 def test_requests_beside_withheld_parts_match_the_reference(
     drawn: list[Any], kinds: list[RequestKind], policy: Policy, data: st.DataObject
 ) -> None:
-    """A part of some agents is withheld from every second request, but not from the others."""
+    """A part of some agents is withheld from every second request."""
     agents = agents_from(drawn)
     tables = tables_of(MIX, Fleet.of(agents))
     placer = Placer(agents, policy, tables)

@@ -236,7 +236,7 @@ def test_suitable_agents_that_are_free_in_time_come_first() -> None:
     [
         (2, 1, 60),
         (-2, -1, 60),
-        # Six minutes ago
+        # The period began six minutes ago.
         (-0.1, 1, 60),
         (24 * 91, 24 * 92, 60),
         (1, 24 * 40, 60),

@@ -161,7 +161,7 @@ def test_only_changed_reasons_are_reported_again() -> None:
 
 
 def test_sessions_of_one_shape_cause_one_placement_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten thousand pending sessions with identical requests do not fit: one attempt for all."""
+    """For ten thousand equal pending sessions, a pass attempts only one placement."""
     queue = Queue(
         snapshot([pending_session(n) for n in range(10_000)], [agent(used={"cpu": 8000})])
     )

@@ -1,4 +1,4 @@
-"""Maintenance withholds agents from sessions, now and ahead of a planned start."""
+"""During a maintenance, and shortly before a planned one, sessions cannot use the agents."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_cancelled_maintenance_releases_the_sessions() -> None:
     group = {"maintenance": (window(-1, None),)}
     queue = Queue(snapshot([pending_session(1)], [agent()], group=group))
     assert codes(queue.run(NOW), "s1") == ["maintenance"]
-    # The session is read again without a change.
+    # Read the unchanged session again.
     queue.apply(Changes(pending=[pending_session(1)]))
     assert queue.run(NOW).decisions == ()
     queue.apply(Changes(groups=[GroupState("main")]))

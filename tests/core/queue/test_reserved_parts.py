@@ -104,9 +104,7 @@ def test_sessions_that_could_still_run_at_the_start_must_fit_beside_the_booked_a
 
 
 def test_capacity_that_is_released_before_the_start_is_booked_first() -> None:
-    """The devices of ``s2``, which ends in time, are booked, so the devices of ``s1`` stay
-    available.
-    """
+    """``s2`` ends before the period, so its devices are booked and ``s1`` may keep its own."""
     queue = queue_of(
         [session(1, cuda_device="2"), session(2, cuda_device="2", hours=1)],
         part(2, 4, cuda_device="2"),
@@ -196,7 +194,9 @@ def test_reservations_in_different_periods_do_not_add_up() -> None:
 
 
 def test_reservations_in_different_periods_use_the_same_devices() -> None:
-    """Both use the devices without ``s1``, although ``s1`` ends before the second period."""
+    """Both reservations get the devices that ``s1`` does not use, although ``s1`` ends before the
+    second period.
+    """
     held = part(1, 2, key="r1", cuda_device="2"), part(3, 4, key="r2", cuda_device="2")
     sessions = [session(1, hours=3, cuda_shares="0.5"), session(2, cuda_shares="0.5")]
     queue = queue_of(sessions, *held, gpus=3)
@@ -276,7 +276,7 @@ def jobs(draw: st.DrawFn) -> list[tuple[int, PendingSession]]:
 
 
 class Oracle:
-    """Naive account of running sessions and of the booked amounts that members do not use."""
+    """Naive model of running sessions and of the booked amounts that members do not use."""
 
     def __init__(self, held: Sequence[HeldAgents]) -> None:
         self.held = held
@@ -294,8 +294,8 @@ class Oracle:
         return due
 
     def free(self, name: str, at: datetime, met: Sequence[HeldAgents]) -> dict[str, int]:
-        """Return what is free at a time beside the reservations in ``met``, during which a session
-        runs.
+        """Return the free amounts at a time. ``met`` are the reservations whose periods the session
+        overlaps.
         """
         there = sorted(
             (started, key, pending)

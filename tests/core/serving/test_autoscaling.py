@@ -71,7 +71,7 @@ def test_constant_load_does_not_oscillate(load: int, before: int) -> None:
         wanted = desired_replicas(RULE, samples, ready, now, wanted).replicas
         ready = wanted
         found.append(wanted)
-    # The change has one direction: up at once, or down when the stable window is full.
+    # The number grows at once, and shrinks only when the stable window is full.
     assert set(found[35:]) == {min(50, ceil(load / 7))}
     changes = [after - now for now, after in zip(found, found[1:], strict=False) if after != now]
     assert all(change > 0 for change in changes) or all(change < 0 for change in changes)

@@ -1,4 +1,4 @@
-"""Load samples in memory: bounded, with the same decisions as for all samples."""
+"""Load samples in memory: a bounded number leads to the same decisions as all samples."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_manager_that_takes_over_changes_nothing_under_the_same_load() -> None:
     for second in range(200):
         history.add(RULE, NOW + second, 20, 3)
         assert desired_replicas(RULE, history.samples, 3, NOW + second, 3).replicas == 3
-    # The same after a gap in which the load was unknown.
+    # Repeat this after a gap in which the load was unknown.
     for second in range(300, 400):
         history.add(RULE, NOW + second, 20, 3)
         assert desired_replicas(RULE, history.samples, 3, NOW + second, 3).replicas == 3

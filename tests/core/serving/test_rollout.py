@@ -20,7 +20,7 @@ from bai_services.core.serving.rollout import (
 )
 
 OLD, NEW = "old", "new"
-REPLACED = "replaced"  # a revision whose rollout did not end before the next one began
+REPLACED = "replaced"  # a revision whose rollout had not ended when the next rollout began
 
 
 @dataclass
@@ -135,7 +135,7 @@ def test_bounds_hold_for_every_order_of_events(
     for _ in range(data.draw(st.integers(1, 25))):
         ready = one.number(Phase.READY)
         one.carry_out(plan(one.now))
-        # A plan never takes ready replicas below the promised number.
+        # A plan never reduces the ready replicas below the guaranteed number.
         assert one.number(Phase.READY) >= min(ready, desired - unavailable)
         if Outcome.ROLLED_BACK not in one.outcomes:
             assert one.number(Phase.STARTING, Phase.READY) <= max(limit, ready)
@@ -151,7 +151,7 @@ def test_bounds_hold_for_every_order_of_events(
             one.end_drained()
     one.now = replace(one.now, is_promoted=True)
     settle(one)
-    # Whatever happened, exactly the desired replicas of one revision remain.
+    # In the end, exactly the desired replicas of one revision remain.
     assert one.now.active == one.now.target
     assert one.number(Phase.READY, revision=one.now.target) == desired
     assert len(one.now.replicas) == desired
@@ -296,9 +296,9 @@ def test_errors_restore_the_former_revision_and_requests_promote_a_canary() -> N
     rules = RolloutRules(Strategy.CANARY, canary_percent=20, max_error_percent=5, min_requests=100)
     one = fleet(2, rules)
     settle(one)
-    # The canary waits for its requests.
+    # The canary waits for a minimum number of requests.
     assert (one.weights, one.outcomes) == ({NEW: 20, OLD: 80}, [])
-    # 5 errors may be 5 % of 100 requests, 6 cannot.
+    # 5 errors can be 5 % of the first 100 requests; 6 errors exceed the limit in any case.
     for requests, errors, outcome in (
         (9, 5, None), (9, 6, Outcome.ROLLED_BACK), (100, 5, Outcome.COMPLETED),
         (1000, 51, Outcome.ROLLED_BACK),
@@ -308,7 +308,8 @@ def test_errors_restore_the_former_revision_and_requests_promote_a_canary() -> N
         other.now = replace(other.now, requests=requests, errors=errors)
         settle(other)
         assert other.outcomes == ([] if outcome is None else [outcome])
-    # An explicit promotion does not wait for requests. Other strategies also roll back.
+    # An explicit promotion does not wait for requests. Rollouts with other strategies are rolled
+    # back, too.
     one.now = replace(one.now, is_promoted=True)
     settle(one)
     assert one.outcomes == [Outcome.COMPLETED]
@@ -337,7 +338,7 @@ def test_errors_restore_the_former_revision_and_requests_promote_a_canary() -> N
 def test_canary_is_promoted_only_within_its_bounds(
     rules: RolloutRules, steps: list[tuple[int, int, int]]
 ) -> None:
-    """Requests, failed requests and p99 arrive step by step; the oracle decides from the totals."""
+    """Requests, errors and p99 are reported in steps; the oracle decides from the totals."""
     one = fleet(2, rules)
     requests = errors = 0
     expected: list[Outcome] = []

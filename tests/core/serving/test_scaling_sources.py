@@ -126,7 +126,7 @@ def test_constant_work_on_replicas_with_a_limit_does_not_oscillate(
     changes = [b - a for a, b in zip(numbers[15:], numbers[16:], strict=False) if a != b]
     assert all(change > 0 for change in changes) or all(change < 0 for change in changes)
     assert len(set(numbers[-50:])) == 1
-    # The replicas are not overloaded, unless the maximum is reached.
+    # The replicas are overloaded only if their maximum number is reached.
     assert work / numbers[-1] <= target * (1 + 1e-6) or numbers[-1] == 20
 
 

@@ -1,4 +1,4 @@
-"""Why a trial is not healthy: a sentence for each cause."""
+"""The message of a failed trial: one sentence for each cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judging of sessions by idle checkers, compared with a reference in plain Python."""
+"""Evaluation of idle checkers for sessions, compared with a reference in plain Python."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from bai_services.core.sessions.idle_checks.checkers import (
     Checker,
     CheckerSettings,
     CheckerType,
+    CheckStatus,
     Operator,
     check_settings,
 )
 from bai_services.core.sessions.idle_checks.judging import (
     LAGS,
-    CheckStatus,
     JudgedSession,
     Judgement,
     judge,
+    limit_text,
     strictest,
     table_for,
     window_seconds,
@@ -184,7 +185,7 @@ def test_idle_session_is_due_after_the_whole_window() -> None:
     result = judged(session(applied()), [sample(n, 1) for n in range(41)])
     assert result.is_due
     assert str(result.rule) == (
-        "idle-utilization: cuda_util 1% (threshold 5%) in 90% of the samples of 5min; "
+        "low utilization: GPU utilization 1% (threshold 5%) in 90% of the samples of 5min; "
         "idle checker gpu"
     )
 
@@ -244,8 +245,8 @@ def test_missing_reports_and_clock_changes_never_make_a_session_due(
         assert reported is not None and reported >= -60
 
 
-@pytest.mark.parametrize("family", ["gaudi2", "cuda"])
-def test_device_without_utilization_is_judged_by_its_memory(family: str) -> None:
+@pytest.mark.parametrize(("family", "name"), [("gaudi2", "GAUDI2"), ("cuda", "GPU")])
+def test_device_without_utilization_is_judged_by_its_memory(family: str, name: str) -> None:
     """Gaudi cards report only their memory: 10 of 1000 bytes are in use, later 100."""
     facts = kernel(devices={"g0": DeviceFacts(family, 1000)})
     limits = {f"{family}_util": 5, f"{family}_mem": 5}
@@ -253,10 +254,10 @@ def test_device_without_utilization_is_judged_by_its_memory(family: str) -> None
     small = [sample(n, None, 10) for n in range(41)]
     result = judged(found, small, NOW, facts)
     assert result.is_due
-    assert result.rule is not None and f"{family}_mem 1% (threshold 5%)" in str(result.rule)
+    assert result.rule is not None and f"{name} memory use 1% (threshold 5%)" in str(result.rule)
     large = [sample(n, None, 100) for n in range(41)]
     assert not judged(found, large, NOW, facts).is_due
-    # Without a threshold for the memory, nothing is known about the card.
+    # Without a threshold for the memory, the checker cannot decide about the card.
     unknown = session(applied(thresholds={f"{family}_util": 5}), families=frozenset({family}))
     assert not judged(unknown, small, NOW, facts).is_due
 
@@ -282,7 +283,7 @@ def test_network_and_io_are_judged_by_the_sum_of_both_directions(
 
 @pytest.mark.parametrize(("busy", "is_due"), [(4, True), (5, False)])
 def test_part_of_the_samples_may_be_busy(busy: int, is_due: bool) -> None:
-    """Of the 20 samples of the window, 80% must be idle; which of them does not matter."""
+    """At least 80% of the 20 samples in the window must be idle, in any order."""
     rule = session(applied(max_seconds=300, idle_percent=80))
     for first in (21, 30, 35):
         samples = [sample(n, 90 if first <= n < first + busy else 0) for n in range(41)]
@@ -332,7 +333,7 @@ def test_device_that_reports_nothing_makes_the_family_unknown() -> None:
 
 @pytest.mark.parametrize("resolution", [FINE, COARSE])
 def test_samples_after_the_window_do_not_replace_its_oldest_samples(resolution: Resolution) -> None:
-    """The longest window of a resolution is complete, however soon the newest sample is stored."""
+    """The longest window of a resolution is complete, even if the newest sample is stored early."""
     longest = timedelta(seconds=3600 if resolution is FINE else 86400)
     interval = timedelta(seconds=resolution.interval_seconds)
     count = longest // interval + 4
@@ -361,6 +362,75 @@ def test_checker_for_pressure_stops_nothing_while_nobody_waits() -> None:
     result = judged(session(found), samples)
     assert (result.status, result.ends_at, result.is_due) == (CheckStatus.IDLE, None, False)
     assert judged(session(found, waiting=1), samples).is_due
+
+
+@pytest.mark.parametrize("kind", CheckerType)
+def test_new_rule_stops_no_session_before_its_first_warning_had_its_full_time(
+    kind: CheckerType,
+) -> None:
+    # The session has been idle for longer than the rule allows when the rule takes effect.
+    rule = checker(kind, warnings_seconds=(120, 60))
+    idle = [sample(n, 1) for n in range(41)]
+    found = session(used_at=START - timedelta(hours=1), reported_at=NOW)
+
+    def judged_with(effective_at: datetime | None, now: datetime = NOW) -> Judgement:
+        bound = AppliedChecker(rule, is_dry_run=False, effective_at=effective_at)
+        return judged(replace(found, checkers=(bound,), reported_at=now), idle, now)
+
+    assert judged_with(None).is_due
+    new = judged_with(NOW)
+    assert (new.status, new.is_due) == (CheckStatus.IDLE, False)
+    # The rule is applied up to 15 s after it took effect.
+    assert new.ends_at == NOW + timedelta(seconds=135)
+    assert judged_with(NOW - timedelta(seconds=135)).is_due
+
+
+def test_end_is_expected_before_the_countdown_begins() -> None:
+    # The countdown begins 150 s before the end.
+    applied_rule = applied(warnings_seconds=(60,))
+    idle_for_90_seconds = [sample(n, 50) for n in range(35)] + [sample(n, 1) for n in range(35, 41)]
+    result = judged(session(applied_rule), idle_for_90_seconds)
+    assert (result.status, result.ends_at) == (CheckStatus.ACTIVE, None)
+    # 90 % of the 20 intervals must be idle: the stop follows 12 intervals and the lag later.
+    last_end = START + timedelta(seconds=15 * (LAST + 1))
+    assert result.expected_ends_at == last_end + timedelta(seconds=12 * 15) + LAGS[FINE]
+    used = judged(session(applied_rule), [sample(n, 50) for n in range(41)])
+    assert (used.status, used.expected_ends_at) == (CheckStatus.ACTIVE, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "text"),
+    [
+        (
+            CheckerType.UTILIZATION,
+            {"thresholds": {"cpu_util": 5, "cuda_util": 10, "rngd_mem": 3, "net": 2_048}},
+            "low utilization: CPU utilization below 5%, GPU utilization below 10%, network traffic "
+            "below 2 KiB/s in 90% of the samples of 5min; idle checker gpu",
+        ),
+        (
+            CheckerType.UTILIZATION,
+            {"thresholds": {"mem": 30, "io": 100}, "operator": Operator.OR},
+            "low utilization: one of memory use below 30%, disk access below 100 B/s in 90% of the "
+            "samples of 5min; idle checker gpu",
+        ),
+        (
+            CheckerType.UTILIZATION,
+            {"thresholds": {"cuda_mem": 4}, "operator": Operator.OR},
+            "low utilization: GPU memory use below 4% in 90% of the samples of 5min; "
+            "idle checker gpu",
+        ),
+        (
+            CheckerType.NETWORK,
+            {},
+            "idle timeout: at most 5min without use, the limit of idle checker gpu",
+        ),
+        (CheckerType.LIFETIME, {}, "lifetime: at most 5min, the limit of idle checker gpu"),
+    ],
+)
+def test_rule_is_described_in_words(
+    kind: CheckerType, values: dict[str, object], text: str
+) -> None:
+    assert str(limit_text(checker(kind, **values), {"cuda"})) == text
 
 
 def test_keep_alive_starts_the_window_again() -> None:
@@ -456,7 +526,7 @@ def test_network_judgement_equals_a_count_of_idle_seconds(
 def test_lifetime_judgement_counts_the_seconds_since_the_start(
     grace: int, kept: int | None, maximum: int, warnings: tuple[int, ...], now: int
 ) -> None:
-    """Neither use nor a keep-alive postpones the end."""
+    """Activity and keep-alives do not postpone the end."""
     kind = CheckerType.LIFETIME
     one = replace(
         applied(
@@ -572,7 +642,7 @@ def test_replay_finds_the_stop_that_judging_would_have_made(
         for now in (START + timedelta(seconds=15 * n) for n in range(200))
         if judged(session(AppliedChecker(rule, False), started_at=START), samples, now).is_due
     )
-    # Judging waits until the samples of the last interval are stored.
+    # The checker is evaluated only after the samples of the last interval are stored.
     assert timedelta(0) < live - stop.stopped_at <= timedelta(seconds=35)
     assert stop.stopped_at == START + timedelta(seconds=15 * 38)
     assert (stop.used_again_at is not None) == is_wrong

@@ -1,4 +1,6 @@
-"""What happens to a session on a lost agent, and when its kernel has certainly stopped."""
+"""Sessions on a lost agent: the action of the manager, and the time at which the kernel has
+certainly stopped.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def test_kernel_has_stopped_only_after_the_time_of_its_agent_and_the_margin() ->
     late = 30 + FENCE_MARGIN_SECONDS
     assert has_stopped(AgentStatus.LOST, late, 30)
     assert not has_stopped(AgentStatus.LOST, late - 1, 30)
-    # An agent that has signed off, or does not know fencing, stops nothing.
+    # An agent that has signed off, or does not support fencing, stops no kernels.
     assert not has_stopped(AgentStatus.TERMINATED, late, 30)
     assert not has_stopped(AgentStatus.LOST, 10**9, None)
 

@@ -56,7 +56,7 @@ def naive(rule: Rule, zone: ZoneInfo, after: datetime, days: int) -> list[dateti
 
 
 def rules() -> st.SearchStrategy[Rule]:
-    # Any times, with more of them around clock changes.
+    # Random times, many of them around clock changes.
     minutes = st.integers(0, 24 * 60 - 1) | st.integers(0, 200) | st.integers(1380, 1439)
     return st.builds(
         Rule,

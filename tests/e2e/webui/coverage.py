@@ -1,4 +1,4 @@
-"""Compare the UI checklist with the tests: which items are implemented and tested.
+"""Compare the UI checklist with the tests, and print the implemented and tested items.
 
 ``checklist/PREFIX.toml`` gives the state of each item: ``built``, ``missing``, or
 ``later: reason``. A test names the items that it covers: ``@pytest.mark.checklist("SES-01")``.

@@ -1,4 +1,4 @@
-"""Page object of the administrators' pages: a list, a drawer for each object, a form."""
+"""Page object of the administrators' pages: a list, a drawer for each object, and a form."""
 
 from __future__ import annotations
 

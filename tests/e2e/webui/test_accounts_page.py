@@ -104,6 +104,18 @@ async def test_keypairs_are_created_replaced_deactivated_and_deleted(
         await secret.get_by_role("button", name="OK").click()
         await ui.drawer.get_by_role("button", name="Close").first.click()
 
+        # An administrator sees whose key it is and what it may do; the list is searched by the
+        # user (above) and by the key.
+        for title in ("Access key", "User", "Role", "Active", "Resource policy", "Last used"):
+            await ui.page.get_by_role("columnheader", name=title).wait_for()
+        for text in ("monitor", "default", "yes"):
+            await ui.row(key).get_by_role("cell", name=text, exact=True).first.wait_for()
+        await ui.page.get_by_role("button", name="Columns").click()
+        columns = ui.page.get_by_role("dialog", name="Columns")
+        for title in ("Requests per 15 minutes", "Created"):
+            await columns.get_by_role("checkbox", name=title).check()
+        await ui.row(key).get_by_role("cell", name="100", exact=True).wait_for()
+        await ui.page.keyboard.press("Escape")
         assert await ui.row(main["access_key"]).count() == 1
         await ui.select(key)
         await ui.page.get_by_role("button", name="Deactivate").click()
@@ -168,7 +180,7 @@ async def test_domain_admin_and_monitor_get_only_the_actions_that_they_may_use(
 
     ui = await opened(Entities, "monitor", "/users?item=user")
     await ui.drawer.get_by_role("cell", name="user@example.com").wait_for()
-    assert await ui.drawer.get_by_role("button").count() == 1  # the one that closes the drawer
+    assert await ui.drawer.get_by_role("button").count() == 1  # the button that closes the drawer
     for page in ("credentials", "projects", "policies", "presets", "images", "resource-groups"):
         await ui.open(f"/{page}")
         await ui.page.locator(".ant-table-row").first.wait_for()

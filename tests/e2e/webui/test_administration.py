@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -45,6 +46,10 @@ async def test_user_is_created_changed_and_deleted(
 ) -> None:
     ui = await opened(Entities, "admin", "/users")
     await ui.page.get_by_role("button", name="New user").click()
+    # The form contains the default project and names the other defaults.
+    projects = ui.drawer.locator(".ant-form-item", has_text="Projects")
+    await projects.get_by_text("default", exact=True).first.wait_for()
+    await ui.drawer.get_by_text("If empty: user").wait_for()
     await ui.fill(User_name="user", **{"E-mail": f"{new_user}@example.com"})
     await ui.drawer.get_by_text("with a letter, a digit and a special character").wait_for()
     await ui.fill(Password="no-digit-here")
@@ -59,6 +64,16 @@ async def test_user_is_created_changed_and_deleted(
     secret = ui.page.get_by_role("dialog").filter(has_text="The secret key is shown only now")
     await secret.wait_for()
     await secret.get_by_role("button", name="OK").click()
+
+    # Users, their credentials and projects are neighboring pages.
+    links = await ui.page.get_by_role("navigation", name="Pages").get_by_role("link").all()
+    names = [await link.inner_text() for link in links]
+    at = names.index("Users")
+    assert names[at : at + 3] == ["Users", "Keypairs", "Projects"]
+    await links[at + 1].click()
+    await ui.filter(new_user)
+    await ui.page.get_by_role("row").filter(has_text=new_user).get_by_text("yes").first.wait_for()
+    await ui.page.get_by_role("link", name="Users", exact=True).click()
 
     await ui.filter(new_user)
     await ui.row("user2").wait_for(state="detached")
@@ -78,16 +93,7 @@ async def test_user_is_created_changed_and_deleted(
     assert checked(admin.get(f"/users/{new_user}"), 200)["status"] == "deleted"
 
 
-async def test_form_of_a_new_user_contains_the_default_project_and_names_the_other_defaults(
-    opened: Opener[Entities],
-) -> None:
-    ui = await opened(Entities, "admin", "/users")
-    await ui.page.get_by_role("button", name="New user").click()
-    projects = ui.drawer.locator(".ant-form-item", has_text="Projects")
-    await projects.get_by_text("default", exact=True).first.wait_for()
-    await ui.drawer.get_by_text("If empty: user").wait_for()
-
-
+@pytest.mark.checklist("DASH-08")
 async def test_start_page_and_launcher_report_that_the_user_is_in_no_project(
     opened: Opener[Entities], admin: httpx.Client, new_user: str, hub: RunningHub
 ) -> None:
@@ -102,6 +108,10 @@ async def test_start_page_and_launcher_report_that_the_user_is_in_no_project(
     await ui.page.get_by_text(
         "You are not a member of a project, so you cannot start sessions."
     ).wait_for()
+    await ui.open("/dashboard")
+    await ui.page.get_by_text("No session is running or pending.").wait_for()
+    await ui.page.get_by_role("heading", name="My quotas").wait_for()
+    assert await ui.page.locator("#content .ant-alert-error").count() == 0
 
 
 async def test_members_that_cannot_be_read_are_not_shown_as_an_empty_list(
@@ -128,16 +138,50 @@ async def test_users_are_imported_after_a_preview(
 ) -> None:
     ui = await opened(Entities, "admin", "/users")
     await ui.page.get_by_role("button", name="Import users").click()
-    text = f"username,email\n{new_user},{new_user}@example.com\nuser,other@example.com\n"
+    async with ui.page.expect_download() as download:
+        await ui.drawer.get_by_role("link", name="Download a template").click()
+    assert "username" in (await (await download.value).path()).read_text("utf-8")
+
+    create = ui.drawer.get_by_role("button", name=re.compile(r"^Create \d+ users?$"))
+    await choose_csv(ui, "user,other@example.com")
+    # All rows have problems: the name is taken.
+    await ui.drawer.get_by_text("There is already a user").wait_for()
+    assert await create.is_disabled()
+
+    address = f"{new_user}@example.com"
+    await choose_csv(
+        ui,
+        f"{new_user},{address},Ann Author,",
+        "user,other@example.com,,",
+        f"{new_user}-2,{new_user}-2@example.com,,no-such-domain",
+        ",nobody@example.com,,",
+    )
+    await ui.drawer.get_by_text("2 valid rows, 2 with problems").wait_for()
+    for problem in ("There is already a user", "A user name is required."):
+        await ui.drawer.get_by_text(problem).wait_for()
+    await ui.drawer.get_by_text("2 rows with problems are skipped.").wait_for()
+    # The default fills the empty cells of the preview as it is typed.
+    row = ui.drawer.get_by_role("row").filter(has_text=address)
+    assert await row.get_by_role("cell", name="default", exact=True).count() == 0
+    await ui.fill(Domain="default")
+    await row.get_by_role("cell", name="default", exact=True).wait_for()
+    assert await create.inner_text() == "Create 2 users"
+    await create.click()
+    # The server creates the first user and refuses the domain of the second.
+    await row.get_by_text("Created", exact=True).wait_for()
+    refused = ui.drawer.get_by_role("row").filter(has_text=f"{new_user}-2@example.com")
+    await refused.locator(".ant-typography-danger", has_text="no-such-domain").wait_for()
+    await ui.drawer.get_by_role("button", name="Create 1 user").wait_for()
+    created = checked(admin.get(f"/users/{new_user}"), 200)
+    assert (created["status"], created["full_name"]) == ("active", "Ann Author")
+    assert admin.get(f"/users/{new_user}-2").status_code == 404
+
+
+async def choose_csv(ui: Entities, *rows: str) -> None:
+    """Choose a file with these rows; the case of its column titles does not matter."""
+    text = "\n".join(("USERNAME,email,Full_Name,domain_name", *rows))
     file = {"name": "users.csv", "mimeType": "text/csv", "buffer": text.encode()}
     await ui.drawer.locator("input[type=file]").set_input_files(file)
-    await ui.drawer.get_by_text(new_user).first.wait_for()
-    # The name in the second row of the file is taken, so this row is skipped.
-    await ui.drawer.get_by_text("There is already a user").wait_for()
-    await ui.drawer.get_by_text("1 row with problems is skipped.").wait_for()
-    await ui.drawer.get_by_role("button", name="Create 1 user").click()
-    await ui.drawer.get_by_text("Created", exact=True).wait_for()
-    assert checked(admin.get(f"/users/{new_user}"), 200)["status"] == "active"
 
 
 @pytest.mark.checklist("POL-01", "POL-02", "POL-03", "POL-04", "POL-05")
@@ -265,7 +309,8 @@ async def test_agents_page_shows_load_devices_and_sessions_and_drains_an_agent(
         await device.get_by_text("(acme-user): 0.25").wait_for()
         await ui.drawer.get_by_role("tab", name="Load").click()
         await ui.drawer.get_by_role("progressbar", name="CPU 0").wait_for()
-        await ui.drawer.get_by_text("received").wait_for()
+        for text in ("received", "sent"):
+            await ui.drawer.get_by_text(text).wait_for()
         await ui.drawer.get_by_role("tab", name="Sessions").click()
         await ui.drawer.get_by_role("link", name="webui-agent").wait_for()
 
@@ -279,7 +324,7 @@ async def test_agents_page_shows_load_devices_and_sessions_and_drains_an_agent(
         await ui.confirm("Accept sessions")
         await ui.row(agent).get_by_role("cell", name="yes", exact=True).wait_for()
 
-        # A domain admin sees which share of a device other domains use, but not their users or
+        # A domain admin sees the share of a device that other domains use, but not their users or
         # sessions. A domain admin cannot change the agent.
         ui = await opened(Entities, "domain-admin", f"/agents?item={agent}")
         await ui.drawer.get_by_text("others: 0.25").wait_for()

@@ -1,4 +1,4 @@
-"""Budgets of projects: an administrator creates one; its project is shown as blocked."""
+"""Budgets of projects: an administrator creates a budget, and its project is shown as blocked."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class Chat(Entities):
 
 @contextmanager
 def endpoint(hub: RunningHub) -> Iterator[dict[str, Any]]:
-    """An endpoint of OWNER that serves."""
+    """An endpoint of OWNER with a ready replica."""
     name = f"chat-{secrets.token_hex(3)}"
     settings = {
         "variant": "cmd",
@@ -179,6 +179,7 @@ async def test_member_of_the_project_chats_with_an_endpoint(
         await ui.send("redirect")
         await ui.card(1).get_by_text("redirects to another address").wait_for()
         await read_statistics(await opened(Chat, OWNER, "/statistics"), served)
+        await follow_an_answer_whose_endpoint_is_deleted(ui, hub, served["name"])
 
 
 async def read_statistics(ui: Chat, served: dict[str, Any]) -> None:
@@ -203,7 +204,7 @@ async def read_statistics(ui: Chat, served: dict[str, Any]) -> None:
 
 
 async def converse(ui: Chat, name: str) -> None:
-    """Send messages with a system prompt; the answer is rendered without anything dangerous."""
+    """Send messages with a system prompt. Hostile parts of the answer are rendered as text."""
     await ui.page.get_by_text("Try a served model here").wait_for()
     await ui.press("Close")
     assert name in await ui.card(1).inner_text()
@@ -247,7 +248,7 @@ async def attach_files(ui: Chat) -> None:
 
 
 async def stop_an_answer(ui: Chat) -> None:
-    """Stop an answer that has no end; what has arrived is kept."""
+    """Stop an answer that has no end; the received part is kept."""
     await ui.send("wait")
     answer = ui.answers().nth(2)
     await answer.get_by_text('user: "wait"').wait_for()
@@ -257,7 +258,7 @@ async def stop_an_answer(ui: Chat) -> None:
 
 
 async def follow_an_answer_that_is_cut_off(ui: Chat) -> None:
-    """The list shows the end of a long answer, and that the answer is incomplete."""
+    """The list shows the end of a long answer, and marks the answer as incomplete."""
     await ui.send("cut")
     answer = ui.answers().nth(3)
     problem = answer.get_by_text("The answer ended before it was complete.")
@@ -270,6 +271,19 @@ async def follow_an_answer_that_is_cut_off(ui: Chat) -> None:
 
     await wait_until_async(is_at_the_end, 10, "the end of the list")
     assert await list_.evaluate("element => element.scrollTop") > 0
+
+
+async def follow_an_answer_whose_endpoint_is_deleted(ui: Chat, hub: RunningHub, name: str) -> None:
+    """The page keeps what has arrived, and gives the reason for the end."""
+    await ui.send("wait")
+    answer = ui.answers().last
+    await answer.get_by_text('user: "wait"').wait_for()
+    with hub.rest(OWNER) as owner:
+        checked(owner.delete(f"/endpoints/{name}"), 200)
+    await answer.get_by_text("The answer is incomplete: the endpoint was deleted").wait_for()
+    assert 'user: "wait"' in await answer.inner_text()
+    # The deleted endpoint cannot be called again.
+    await answer.get_by_role("button", name="Try again").wait_for(state="detached")
 
 
 async def compare(ui: Chat) -> None:

@@ -21,6 +21,7 @@ from .data_page import Data
 from .entities_page import Entities
 from .launcher_page import Launcher
 from .pages import Sessions, Shell
+from .test_every_page import NARROW
 
 if TYPE_CHECKING:
     from playwright.async_api import Page, Route
@@ -48,14 +49,15 @@ def manager_down(hub: RunningHub) -> Iterator[None]:
 
 
 async def test_pages_say_that_the_browser_is_offline(opened: Opener[Shell]) -> None:
-    """The chat page sends no request by itself that could fail."""
+    """The chat page sends no request without an action of the user, so no request fails."""
     ui = await opened(Shell, "user2", "/chat")
-    # On a busy machine, the network is idle before the scripts have run.
+    # On a busy machine, the network can be idle before the scripts have run.
     await ui.page.locator("#content").wait_for()
     await ui.page.wait_for_load_state("networkidle")
     await ui.page.context.set_offline(True)
     try:
-        # Less than the time after which the silent event stream shows the notice.
+        # This time is shorter than the silence of the event stream after which the page shows the
+        # notice.
         await ui.page.get_by_text(LOST).wait_for(timeout=12_000)
     finally:
         await ui.page.context.set_offline(False)
@@ -77,9 +79,12 @@ async def test_open_pages_survive_a_restart_of_the_manager(
         # A reload would remove this mark.
         await ui.page.evaluate("window.wasOpened = true")
 
+    await form.page.set_viewport_size(NARROW)
     with manager_down(hub):
         for ui in pages:
             await ui.page.get_by_text(LOST).wait_for()
+        # The notice does not cover the buttons of the form.
+        await form.drawer.get_by_role("button", name="Save").click(trial=True, timeout=5_000)
     for ui in pages:
         await ui.page.get_by_text(LOST).wait_for(state="detached")
         assert await ui.page.evaluate("window.wasOpened")
@@ -130,7 +135,7 @@ async def test_page_whose_script_cannot_be_loaded_appears_when_the_manager_is_ba
         await ui.page.locator("nav").get_by_role("link", name="Data").first.click()
         await ui.page.get_by_text(LOST).wait_for()
         await ui.page.locator("#content .ant-skeleton-active").first.wait_for()
-        # A page that is opened meanwhile also appears by itself.
+        # A page that was opened during the restart also appears without a reload.
         late = await ui.page.context.new_page()
         await late.goto(f"{ui.url}/data")
         await late.get_by_text("The page loads again by itself").wait_for()
@@ -191,6 +196,9 @@ async def test_slow_responses_show_progress_and_each_form_is_sent_once(
         await ui.page.locator(
             "#content .ant-skeleton-active, #content .ant-spin-spinning"
         ).first.wait_for()
+        # The browser asks for reduced motion, so no animation is repeated without end.
+        endless = "document.getAnimations().filter(one => one.effect.getTiming().iterations > 1)"
+        assert await ui.page.evaluate(f"{endless}.length") == 0
         await ui.page.get_by_role("button", name="New folder").first.wait_for()
     try:
         await ui.page.get_by_role("button", name="New folder").first.click()

@@ -1,3 +1,4 @@
+# ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
 """Web UI: folders, their files, sharing and the trash, in a real browser."""
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _folders(client: httpx.Client) -> list[dict[str, Any]]:
 
 async def accept(guest: Shell) -> None:
     """Accept the invitation to the folder of the test."""
-    invitation = guest.page.get_by_role("alert").filter(has_text=PREFIX)
+    invitation = guest.page.locator("#content").get_by_role("alert").filter(has_text=PREFIX)
     await invitation.get_by_role("button", name="Accept").click()
 
 
@@ -67,6 +68,12 @@ async def test_folder_is_created_cloned_renamed_trashed_and_restored(
     ui = await opened(Data, "user2", LIST)
     await ui.page.get_by_role("region", name="Storage usage").get_by_text("free").first.wait_for()
     await ui.page.get_by_role("button", name="New folder").first.click()
+    for choice in ("General", "Models", "Data", "read", "read and write"):
+        await ui.dialog.get_by_role("radio", name=choice, exact=True).wait_for()
+    # Only administrators create folders of projects.
+    assert await ui.dialog.get_by_label("Belongs to").count() == 0
+    await ui.dialog.get_by_label("Storage host").click()
+    await ui.page.locator(".ant-select-item-option", has_text=" free)").first.click()
     await ui.dialog.get_by_label("Name").fill(PREFIX)
     await ui.dialog.get_by_text("Others may clone it").click()
     await ui.dialog.get_by_label("Name").press("Enter")
@@ -97,12 +104,6 @@ async def test_folder_is_created_cloned_renamed_trashed_and_restored(
     await ui.row(f"{PREFIX}-renamed").get_by_text("Ready").wait_for()
 
 
-async def test_page_of_an_unknown_folder_links_back_to_the_list(opened: Opener[Data]) -> None:
-    ui = await opened(Data, "user2", "/data?folder=00000000-0000-0000-0000-000000000000")
-    await ui.page.get_by_role("link", name="Back to the list of folders").click()
-    await ui.page.get_by_role("tab", name="Trash").wait_for()
-
-
 async def test_missing_objects_are_reported_in_the_language_of_the_user(
     opened: Opener[Data],
 ) -> None:
@@ -114,17 +115,26 @@ async def test_missing_objects_are_reported_in_the_language_of_the_user(
 
 @pytest.mark.checklist("DATA-02", "DATA-04", "DATA-07", "DATA-08")
 async def test_several_folders_are_moved_to_trash_and_one_is_purged(
-    opened: Opener[Data], rest: httpx.Client
+    opened: Opener[Data], rest: httpx.Client, hub: RunningHub
 ) -> None:
     names = [f"{PREFIX}-{number}" for number in range(2)]
     for name in names:
         create(rest, name)
-    ui = await opened(Data, "user2", LIST)
-    await ui.row(names[0]).wait_for()
-    await ui.page.get_by_role("checkbox", name="Select all folders").check()
-    await ui.page.get_by_role("button", name="Move to trash (2)").click()
-    await ui.answer("Move to trash")
-    await ui.page.get_by_text("No folder matches.").wait_for()
+    admin, of_project = hub.rest("domain-admin"), f"{PREFIX}-project"
+    project_folder = create(admin, of_project, project="default")
+    try:
+        ui = await opened(Data, "user2", LIST)
+        await ui.row(names[0]).wait_for()
+        await ui.page.get_by_role("checkbox", name="Select all folders").check()
+        # The third selected folder belongs to a project, so the user may not delete it.
+        await ui.page.get_by_role("button", name="Move to trash (2)").click()
+        await ui.dialog.get_by_text(f"so they are not changed: {of_project}").wait_for()
+        await ui.answer("Move to trash")
+        await ui.row(names[0]).wait_for(state="detached")
+        await ui.row(of_project).get_by_text("Ready").wait_for()
+    finally:
+        admin.delete(f"/vfolders/{project_folder}")
+        admin.post(f"/vfolders/{project_folder}/purge")
 
     await ui.choose_tab("Trash")
     await ui.row(names[0]).get_by_text("In the trash").wait_for()
@@ -137,7 +147,11 @@ async def test_several_folders_are_moved_to_trash_and_one_is_purged(
     await ui.dialog.get_by_role("textbox").fill(names[0])
     await ui.answer("Delete forever")
     await ui.row(names[0]).wait_for(state="detached")
-    await ui.row(names[1]).wait_for()
+    await ui.row(names[1]).get_by_role("checkbox").check()
+    await ui.page.get_by_role("button", name="Restore (1)").click()
+    await ui.row(names[1]).wait_for(state="detached")
+    await ui.choose_tab("My folders")
+    await ui.row(names[1]).get_by_text("Ready").wait_for()
 
 
 @pytest.mark.checklist("SHARE-01", "SHARE-02", "SHARE-03", "SHARE-04", "SHARE-05")
@@ -158,9 +172,24 @@ async def test_grantee_accepts_and_leaves_a_shared_folder(
     invited = owner.dialog.get_by_role("row").filter(has_text="invited")
     await invited.wait_for()
 
+    # The guest declines the invitation to another folder.
+    declined = create(rest, f"{PREFIX}-declined")
+    checked(rest.post(f"/vfolders/{declined}/invitations", json={"user": "user"}), 201)
+
     guest = await opened(Data, "user", LIST)
+    await guest.page.get_by_role(
+        "button", name=re.compile(r"^Notifications, \d+ unread$")
+    ).wait_for()
+    invitation = guest.page.locator("#content").get_by_role("alert")
+    invitation = invitation.filter(has_text=f"{PREFIX}-declined")
+    await invitation.get_by_role("button", name="Decline").click()
+    await invitation.wait_for(state="detached")
     await accept(guest)
     await guest.choose_tab("Shared with me")
+    # The row shows the owner and the permission; the declined folder is absent.
+    for text in ("user2", "read"):
+        await guest.row(PREFIX).get_by_role("cell", name=text, exact=True).wait_for()
+    assert await guest.row(f"{PREFIX}-declined").count() == 0
     # The guest may neither rename nor delete the folder.
     await guest.page.get_by_role("button", name=f"Actions for {PREFIX}").click()
     await guest.page.get_by_role("menuitem", name="Leave").wait_for()
@@ -271,7 +300,7 @@ def png() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
 
 
-# The second page is missing.
+# The file lacks the second page.
 PDF = b"""%PDF-1.4
 1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
 2 0 obj<</Type/Pages/Kids[3 0 R 9 0 R]/Count 2>>endobj
@@ -331,6 +360,7 @@ async def test_files_are_previewed(opened: Opener[Explorer], rest: httpx.Client)
     ui = await opened(Explorer, "user2", f"/data?folder={folder}")
 
     await ui.show("pixel.png")
+    await ui.dialog.get_by_text(f"{len(PREVIEWS['pixel.png'])} B", exact=True).wait_for()
     image = ui.dialog.get_by_role("img", name="pixel.png")
     assert await image.evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
     await ui.show("broken.png")
@@ -441,6 +471,8 @@ async def test_large_directory_is_scrolled_and_read_only_folder_has_no_write_act
     assert await guest.page.get_by_role("button", name="New directory").count() == 0
     await guest.open("/data?folder=missing")
     await guest.page.get_by_role("alert").get_by_role("button", name="Try again").wait_for()
+    await guest.page.get_by_role("link", name="Back to the list of folders").click()
+    await guest.page.get_by_role("tab", name="Trash").wait_for()
 
 
 @pytest.mark.checklist("EXP-04", "SHARE-07")

@@ -66,6 +66,8 @@ async def test_endpoint_is_created_gets_a_token_is_paused_and_deleted(
             assert checked(rest.get(f"/endpoints/{name}/tokens"), 200)["total"] == 1
             await ui.tab("Replicas")
             replicas = ui.page.get_by_role("tabpanel", name="Replicas")
+            for title in ("Session", "Phase", "Requests", "Session status", "Revision", "Reason"):
+                await replicas.get_by_role("columnheader", name=title, exact=True).wait_for()
             link = replicas.get_by_role("link", name="Log", exact=True).first
             address = await link.get_attribute("href") or ""
             assert found["id"] not in address
@@ -90,7 +92,7 @@ async def test_endpoint_is_created_gets_a_token_is_paused_and_deleted(
 
 
 async def create(ui: Endpoints, name: str) -> None:
-    """Create an endpoint; mistakes are shown at their fields."""
+    """Create an endpoint; errors are shown at their fields."""
     await ui.press("New endpoint")
     await ui.choose("Runtime variant", "Model definition")
     await ui.drawer.get_by_label("Model definition (YAML)").fill("models:\n  - nonsense: 1\n")
@@ -112,7 +114,7 @@ async def create(ui: Endpoints, name: str) -> None:
     await ui.choose("Resource preset", "cpu-small")
     assert await ui.drawer.get_by_label("CPU cores, per replica").count() == 0
     await ui.drawer.get_by_label("Resource preset").press("Backspace")
-    await try_and_end(ui)
+    await try_twice(ui)
     await ui.press("Create")
     await ui.page.get_by_role("tab", name="Overview").wait_for()
 
@@ -131,10 +133,18 @@ async def create_token(ui: Endpoints) -> None:
     await ui.page.get_by_role("button", name="Revoke my-app").wait_for()
 
 
-async def try_and_end(ui: Endpoints) -> None:
-    """Start a trial of the form, and end it before it has a result."""
+async def try_twice(ui: Endpoints) -> None:
+    """Start a trial of the form and read its result; end another one before it has a result."""
     await ui.press("Try")
     dialog = ui.page.get_by_role("dialog", name="Trial")
+    await dialog.get_by_text("The trial is running").wait_for()
+    # A trial succeeds when the replica is healthy, not already when its process has started.
+    await dialog.get_by_text("The replica is healthy").wait_for()
+    await dialog.get_by_label("Last lines of the output").get_by_text("GET / HTTP").first.wait_for()
+    await dialog.get_by_role("button", name="Close").last.click()
+    await dialog.wait_for(state="hidden")
+
+    await ui.press("Try")
     await dialog.get_by_text("The trial is running").wait_for()
     await dialog.get_by_role("button", name="End the trial").click()
     await dialog.wait_for(state="hidden")
@@ -149,7 +159,7 @@ async def read_history(ui: Endpoints) -> None:
 
 
 async def tag(ui: Endpoints, name: str) -> None:
-    """Add a tag, find the endpoint by it, and read who has added it."""
+    """Add a tag, find the endpoint by the tag, and read who has added the tag."""
     await ui.press("Limits")
     await ui.drawer.get_by_label("Tags").fill("nightly")
     await ui.drawer.get_by_label("Tags").press("Enter")
@@ -162,7 +172,7 @@ async def tag(ui: Endpoints, name: str) -> None:
 
 
 async def scale_by_rule(ui: Endpoints) -> None:
-    """Add a rule with bounds for times of the week, change and remove it."""
+    """Add a rule with bounds for times of the week; then change and remove the rule."""
     await ui.tab("Scaling")
     await ui.press("Add a rule")
     dialog = ui.page.get_by_role("dialog", name="Scaling rule of")

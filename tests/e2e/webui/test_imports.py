@@ -41,7 +41,7 @@ def site() -> Iterator[tuple[str, list[str]]]:
             self.wfile.write(buffer.getvalue())
 
         def log_message(self, *_: object) -> None:
-            """Write no log."""
+            """Do not write a log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)

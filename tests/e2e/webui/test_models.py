@@ -87,11 +87,14 @@ async def test_model_is_found_cloned_and_deployed(
             await large.get_by_text("Too large").wait_for()
             await ui.filter_by("Within my quotas", "Yes")
             await large.wait_for(state="detached")
-            await ui.page.get_by_role("button", name=f"Echo {tag}").click()
+            tile = ui.page.get_by_role("button", name=f"Echo {tag}")
+            for text in ("Ann Author", "echo", "MIT", "1.2"):
+                await tile.get_by_text(text, exact=True).wait_for()
+            await tile.click()
             readme = ui.drawer.get_by_role("region", name="README")
             await readme.get_by_role("heading", name="Use of the model").wait_for()
             assert "<b>x</b>" in await readme.inner_text()
-            for text in ("Ann Author", "MIT", "1.2", "python", "small"):
+            for text in ("Ann Author", "License", "MIT", "1.2", "python", "small"):
                 await ui.drawer.get_by_text(text, exact=True).first.wait_for()
             await clone(ui, f"clone-{tag}")
             await ui.drawer.get_by_role("button", name="Deploy", exact=True).click()

@@ -75,9 +75,19 @@ async def test_pipeline_is_written_run_and_approved(
         await run.get_by_role("button", name="Approve").click(timeout=120_000)
         await run.get_by_text("greeting = good day").wait_for()
         await page.get_by_role("tab", name="Times").wait_for()
-        tasks = page.get_by_role("dialog").get_by_role("table")
+        dialog = page.get_by_role("dialog")
+        tasks = dialog.get_by_role("table")
+        for title in ("Task", "Status", "Attempt", "Duration", "Session", "Message"):
+            await tasks.get_by_role("columnheader", name=title, exact=True).wait_for()
         last = tasks.get_by_role("row").filter(has_text="last")
+        # The graph and the table show the states as the run continues, without a reload.
+        node = dialog.locator(".react-flow__node", has_text="last")
+        assert await node.filter(has_text="Succeeded").count() == 0
         await last.get_by_text("Succeeded").wait_for(timeout=120_000)
+        await node.filter(has_text="Succeeded").wait_for()
+        await last.get_by_role("link", name="Log").wait_for()
+        await page.get_by_role("tab", name="Definition").click()
+        await dialog.get_by_text(f"name: {name}").wait_for()
         await page.get_by_role("tab", name="Times").click()
         await page.get_by_role("img", name="Times of the tasks").wait_for()
         (found,) = checked(rest.get("/pipeline-runs?pipeline=" + name), 200)["items"]
@@ -155,19 +165,19 @@ async def test_graph_is_edited_by_mouse(
         page = ui.page
         graph, editor = await open_editor(ui, GRAPH.format(name=name))
         first, second = (graph.locator(f"[data-id={each}]") for each in ("first", "second"))
-        # A dependency is drawn from the output of a task to the input of another.
+        # The test drags from the output of a task to the input of another, which adds a dependency.
         await first.locator(".react-flow__handle.source").drag_to(
             second.locator(".react-flow__handle.target")
         )
         await expect(editor).to_contain_text("{name: second, command: y, needs: [first]}")
         # A horizontal line has no height, so it counts as hidden.
         await graph.locator(".react-flow__edge").wait_for(state="attached")
-        # A task is added after the selected one.
+        # A new task is added after the selected task.
         await second.click()
         await page.get_by_role("button", name="Add task").click()
         await graph.locator("[data-id=command-1]").wait_for()
         await expect(editor).to_contain_text("needs: [second]}")
-        # A moved task stays where it is, until undo.
+        # A moved task keeps its position until "undo" is pressed.
         before = await second.bounding_box()
         assert before is not None
         await page.mouse.move(before["x"] + 60, before["y"] + 20)
@@ -217,7 +227,7 @@ async def test_graph_is_edited_by_keyboard(
     await expect(second).to_be_focused()
     await page.keyboard.press("c")
     await expect(editor).to_contain_text("needs: [first]}")
-    # The new task has the focus, so another one follows it.
+    # The new task has the focus, so the next task is added after it.
     await second.focus()
     await page.keyboard.press("a")
     await expect(graph.locator("[data-id=command-1]")).to_be_focused()
@@ -284,7 +294,7 @@ async def test_schedule_and_trigger_are_created(
             return [each["cause"] for each in runs] == ["trigger files"]
 
         await wait_until_async(lambda: asyncio.to_thread(has_run), 60, "the run of the file")
-        # A pipeline cannot follow itself.
+        # A pipeline cannot be triggered by its own runs.
         await page.get_by_role("button", name="New trigger").click()
         await ui.choose("Pipeline", name)
         await ui.fill(Name="cycle")
@@ -384,7 +394,7 @@ async def test_results_of_runs_are_shown_and_compared(
         assert outer["x"] < inner["x"] and outer["y"] < inner["y"]
         assert inner["x"] + inner["width"] < outer["x"] + outer["width"]
         assert inner["y"] + inner["height"] < outer["y"] + outer["height"]
-        # It is also below it in the table.
+        # In the table, the task is also below the task that contains it.
         review = drawer.get_by_role("row").filter(has_text="review")
         judge = drawer.get_by_role("row").filter(has_text="judge")
         await judge.get_by_text("Needs approval").wait_for()

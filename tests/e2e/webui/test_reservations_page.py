@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 
 async def request(ui: Entities, name: str, start: datetime, resources: str) -> None:
-    """Fill in the form, without the resources, and save it; then correct it and save it again."""
+    """Fill in the form without resources and save it; then add the resources and save again."""
     await ui.page.get_by_role("button", name="Request a reservation").click()
     await ui.fill(Name=name)
     await ui.choose("Project", "default")
@@ -96,7 +96,7 @@ async def test_whole_machines_are_requested_and_rejected(
         admin = await opened(Entities, "domain-admin", "/reservations", timezone_id="UTC")
         await admin.show(name)
         await admin.drawer.get_by_role("button", name="Reject").click()
-        # Nothing happens before the answer.
+        # The approval has no effect before the administrator confirms it.
         await admin.confirm("Close")
         await admin.drawer.get_by_text("requested", exact=True).wait_for()
         await admin.drawer.get_by_role("button", name="Reject").click()
@@ -173,7 +173,9 @@ def started_at(session: dict[str, Any]) -> datetime:
 async def test_effect_of_an_approval_names_the_delayed_sessions(
     hub: RunningHub, opened: Opener[Entities]
 ) -> None:
-    """A first reservation of the machine holds the session up; a second one delays it further."""
+    """The first reservation of the machine delays the session; the second reservation delays it
+    more.
+    """
     name = f"effect-{secrets.token_hex(3)}"
     now = datetime.now(UTC)
     body = {
@@ -195,6 +197,7 @@ async def test_effect_of_an_approval_names_the_delayed_sessions(
             waiting = checked(other.post("/sessions", json=session), 201)["id"]
             ui = await opened(Entities, "domain-admin", "/reservations", timezone_id="UTC")
             await ui.show(f"{name}-next")
+            await ui.drawer.get_by_role("region", name="Sessions in the way").wait_for()
             effect = ui.drawer.get_by_role("region", name="Effect of an approval")
             row = effect.get_by_role("row").filter(has_text=f"{name}-lab")
             await row.get_by_text("(2 hr later)").wait_for()

@@ -89,6 +89,17 @@ def group(hub: RunningHub) -> Iterator[FullGroup]:
         stop(rest, running["id"])
 
 
+# Moves the labels of the time axis to its edges, and returns those that are cut off.
+LABELS_AT_EDGES = """
+() => [...document.querySelectorAll('.bai-timeline-axis .bai-timeline-track > span')]
+  .flatMap(label => ['0%', '100%'].filter(at => {
+    label.style.setProperty('--at', at);
+    const [inner, outer] = [label, label.parentElement].map(one => one.getBoundingClientRect());
+    return inner.left < outer.left || inner.right > outer.right;
+  }))
+"""
+
+
 @pytest.mark.checklist("SCH-01", "SCH-02")
 async def test_queue_is_shown_and_its_order_can_be_changed(
     opened: Opener[Scheduler], group: FullGroup
@@ -99,6 +110,12 @@ async def test_queue_is_shown_and_its_order_can_be_changed(
     ui = await opened(Scheduler, "admin", "/scheduler")
     await ui.bar(group.running["name"]).first.wait_for()
     await ui.queue_row(first).wait_for()
+    # The positions are those of the chosen resource group; the row says why the session is pending.
+    await ui.page.get_by_label("Resource group").wait_for()
+    assert await ui.page.locator(".ant-select", has_text="default").count() == 1
+    for title in ("Position", "Session", "Priority", "Expected start", "Why it is pending"):
+        await ui.page.get_by_role("columnheader", name=title, exact=True).first.wait_for()
+    await ui.queue_row(second).get_by_text("cuda.shares").first.wait_for()
     position = ui.queue_row(second).locator("td").nth(1)
     before = await position.inner_text()
     priority = ui.page.get_by_label(f"Priority of {second}")
@@ -119,6 +136,7 @@ async def test_queue_is_shown_and_its_order_can_be_changed(
 
     await ui.page.get_by_text("1 day", exact=True).click()
     await ui.page.wait_for_url("**/scheduler?range=*")
+    assert await ui.page.evaluate(LABELS_AT_EDGES) == []
     await ui.queue_row(first).get_by_role("link").click()
     await ui.drawer.get_by_text(first, exact=True).first.wait_for()
 

@@ -120,7 +120,7 @@ def test_addresses_that_users_type_lead_to_pages(hub: RunningHub) -> None:
 def test_the_manual_is_served_without_sign_in_and_without_other_hosts(hub: RunningHub) -> None:
     page = httpx.get(f"{hub.url}/services/bai/manual/user-guide/sessions.html")
     if page.status_code == 404:
-        # Built by `make docs`; the page says so, but asks for no sign-in.
+        # The manual is built by `make docs`. The page tells this, and does not require a sign-in.
         assert "make docs" in page.text
         return
     assert 'id="the-queue"' in page.text

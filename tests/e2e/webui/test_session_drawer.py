@@ -101,6 +101,8 @@ async def test_log_is_followed_and_searched_and_has_a_download_link(
 
     stop(rest, session_id)
     await ui.drawer.get_by_text("Complete").wait_for()
+    # The log can be read after the end of the session.
+    await log.get_by_text("on the last line").wait_for()
 
 
 async def test_dependency_graph_links_to_the_other_sessions(

@@ -94,7 +94,8 @@ async def test_header_has_project_theme_and_account(opened: Opener[Shell]) -> No
     account = ui.page.get_by_role("button", name="Account: user2")
     await account.click()
     menu = ui.page.get_by_role("menu").last
-    await menu.get_by_text("user2@").wait_for()
+    for text in ("user2@", "user · default"):
+        await menu.get_by_text(text).wait_for()
     for link in ("Hub home", "Tokens", "Sign out"):
         await ui.page.get_by_role("link", name=link).wait_for()
     assert await ui.page.get_by_role("link", name="Hub: administration").count() == 0
@@ -113,6 +114,8 @@ async def test_header_has_project_theme_and_account(opened: Opener[Shell]) -> No
 async def test_preferences_are_kept_and_reset(opened: Opener[Shell]) -> None:
     ui = await opened(Shell, "user2", "/settings")
     page = ui.page
+    for name in ("Preferences", "Requests"):
+        await page.get_by_role("tab", name=name, exact=True).wait_for()
     # The header also has a button for the language.
     for name in ("Language", "Theme", "Desktop notifications"):
         await page.locator("#content").get_by_label(name, exact=True).wait_for()

@@ -85,7 +85,7 @@ async def continues(ui: Shell, username: str) -> None:
 
 
 async def mark(ui: Shell) -> None:
-    """Leave a mark in the page that a reload removes."""
+    """Set a mark in the page; a reload would remove it."""
     await ui.page.wait_for_load_state("networkidle")
     await ui.page.evaluate("window.wasOpened = true")
 
@@ -114,7 +114,7 @@ async def test_launcher_continues_with_its_input(
     if end is let_sign_in_expire:
         await ui.launch_without_folder()
         await question(ui).wait_for()
-        # The page is hidden from other users of the browser.
+        # The content of the page is hidden, because another user may use the browser.
         assert not await ui.bar.is_visible()
     await continues(ui, guest)
     if end is sign_out_in_another_tab:

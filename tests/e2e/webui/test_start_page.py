@@ -185,13 +185,13 @@ async def test_sessions_that_stop_soon_and_full_quotas_need_attention(
     with hub.rest("admin") as admin:
         lifetime = {"max_session_lifetime_seconds": 590, "max_lifetime_extension_seconds": 3600}
         checked(admin.patch(f"/keypair-policies/{policy}", json=lifetime), 200)
-    # A warning stays until it is closed, also after a reload.
+    # A warning remains after a reload, until the user closes it.
     await ui.page.reload()
     warning = ui.page.locator(".ant-notification-notice").filter(
         has_text=f"{session['name']} will be stopped soon"
     )
     await warning.get_by_text("Left:").wait_for()
-    # With the keyboard, the buttons are reached from the start of the page.
+    # The buttons can be reached with Tab from the start of the page.
     await ui.page.get_by_role("link", name="Skip to the warnings").press("Enter")
     focused = await ui.page.evaluate("document.activeElement.closest('.ant-notification') !== null")
     assert focused

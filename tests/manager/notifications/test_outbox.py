@@ -67,7 +67,7 @@ def event(world: World, key: str, user_id: str, name: EventName, session: str = 
 async def test_owner_is_notified_of_the_start_and_the_failure_of_a_session(
     world: World, api: Api, mail_server: MailServerThread
 ) -> None:
-    await step(world)  # what happened before the first step is not reported
+    await step(world)  # notifications are sent only for events after the first step
     await configure(world, "user", channels={"session-failed": ["web", "mail"]})
     first, second = await create_session(api, "lab-one"), await create_session(api, "lab-two")
     for change in (Change.PLACED, Change.DISPATCHED, Change.PREPARED, Change.STARTED):
@@ -99,7 +99,7 @@ async def test_owner_is_notified_of_a_session_that_starts_again(world: World, ap
             await lifecycle.apply(session_id, change)
     text = TextTemplate.AGENT_LOST_REQUEUED.text(name="a1")
     await lifecycle.apply(first, Change.AGENT_LOST, text, is_requeued_at_end=True)
-    # This one has lost too many agents.
+    # This session has lost its agent too often.
     often = TextTemplate.AGENTS_LOST_OFTEN.text(count=6, name="a1")
     await lifecycle.apply(second, Change.AGENT_LOST, often, result=Result.FAILURE)
     await step(world)
@@ -134,7 +134,7 @@ async def test_owner_is_notified_when_a_preempted_session_runs_again(
         ("session-runs-again", "session lab-one runs again after its preemption"),
     ]
     steps = (await (await api.client("user")).get(f"/sessions/{key}/history"))["items"]
-    # The history has the reason of the stop once.
+    # The reason of the stop is in the history only once.
     assert [(one["event"], one["reason"]) for one in steps if one["reason"]][:2] == [
         ("preempted", str(text)),
         ("requeued", "returned to the queue"),

@@ -50,7 +50,7 @@ async def test_preemption_is_announced_to_the_owner_of_the_victim(
     await api.world.manager.scheduling.scheduler.run_pass()
     assert [plan["session"] for plan in (await admin.get("/preemptions"))["items"]] == ["high"]
 
-    for _ in range(2):  # it is announced once
+    for _ in range(2):  # the preemption is announced only once
         await notifications.outbox.step()
         await notifications.deliveries.step()
         await notifications.deliveries.drain()

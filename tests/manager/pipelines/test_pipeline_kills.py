@@ -90,7 +90,7 @@ class Scenario:
                 await answer()
 
     async def end(self, task: str, result: Result) -> None:
-        """End the sessions of a task, which have no agent here."""
+        """End the sessions of a task. In this test, the sessions have no agent."""
         for each in (await self.detail()).task_runs:
             if each.task == task:
                 async with self.manager.database.write() as tx:
@@ -180,7 +180,7 @@ async def test_no_task_is_lost_or_repeated_by_kills(
 
 
 async def test_refused_sessions_do_not_delay_other_runs(api: Api) -> None:
-    """A step ends, even if each of 1,000 tasks starts only after the previous one was refused."""
+    """A step of the runner ends even if it must refuse 1,000 tasks one after the other."""
     manager = api.world.manager
     caller = await api.world.caller("user")
     await manager.folders.start()

@@ -155,7 +155,7 @@ async def test_number_of_file_triggers_of_a_user_is_limited(
     made = await user.post("/pipeline-triggers", {**body, "pipeline": "train"})
     with pytest.raises(QuotaExceeded, match="you have 1 triggers of files"):
         await user.post("/pipeline-triggers", {**body, "pipeline": "second"})
-    # Other kinds are not limited.
+    # Triggers of other kinds are not limited.
     await user.post("/pipeline-triggers", {"pipeline": "second", "name": "push"})
     await user.delete(f"/pipeline-triggers/{made['id']}")
     await user.post("/pipeline-triggers", {**body, "pipeline": "second"})

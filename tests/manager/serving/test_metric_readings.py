@@ -65,7 +65,7 @@ async def test_metric_of_a_replica_is_read_again_and_expires() -> None:
 
         assert await read("running") == 2
         assert received == [f"token {secrets.of(one.revision_id)}"]
-        # A counter needs two readings.
+        # The rate of a counter needs two readings.
         assert await read("tokens_total") is None
         page = "tokens_total 150\n"
         assert await read("tokens_total") == 50 / READ_SECONDS

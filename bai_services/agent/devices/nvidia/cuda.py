@@ -73,7 +73,7 @@ class GpuRules:
     # Shares with a lower enforcement level are not offered.
     minimum: Level = Level.NONE
     mps: MpsServers | None = None
-    # The reason why MPS is not used; only relevant without ``mps``.
+    # The reason why MPS is not used; only needed without ``mps``.
     mps_disabled_reason: str = MPS_DISABLED
     # The reason why the watchdog does not act on sessions over their share; empty if it acts.
     watchdog_disabled_reason: str = ""
@@ -247,7 +247,7 @@ class CudaGpus(DeviceKind):
     def _level(self, device: Device, available: AvailableLevel) -> AvailableLevel:
         """Return the enforcement level of one GPU.
 
-        It is lower than ``available`` if programs can bypass MPS on this GPU.
+        The level is lower than ``available`` if programs can bypass MPS on this GPU.
         """
         if available.level is not Level.PROCESS:
             return available
@@ -285,7 +285,7 @@ class CudaGpus(DeviceKind):
         mode = _mode_of(device)
         withheld, is_paused = self._withheld_reason(device, available.level, is_mps), False
         if not withheld and is_mps and mps is not None:
-            # The state is temporary: MPS is being started or is recovering.
+            # This state is temporary, because MPS is being started or is recovering.
             withheld = mps.unavailable_reason(device.id)
             is_paused = bool(withheld)
         if is_paused:
@@ -331,7 +331,7 @@ class CudaGpus(DeviceKind):
             )
         target = MPS_PIPE if engine == "docker" else str(control.pipe)
         mounts: list[Mapping[str, Any]] = []
-        # Without isolation (no separate /dev/shm) a session opens the pipe at its real path.
+        # A session without isolation (without a separate /dev/shm) opens the pipe at its real path.
         if engine == "docker" or control.shm is not None:
             mounts.append({"source": str(control.pipe), "target": target, "read_only": False})
         if control.shm is not None:

@@ -101,9 +101,9 @@ class GpuReader:
         busy = self._nvml.busy_processes(handle, since)
         if busy is None:
             return list(found.values())
-        # The driver attributes the work of MPS clients to the MPS server, which is not listed. If a
-        # process that is not listed was busy, it may be the server of processes without samples.
-        # Their utilization is then unknown.
+        # The driver attributes the work of MPS clients to the MPS server, which it does not list.
+        # If an unlisted process was busy, it may be the MPS server, and the utilization of
+        # processes without samples is unknown.
         without_sample = None if set(busy) - set(found) else 0.0
         return [
             replace(process, utilization_percent=busy.get(pid, without_sample))

@@ -26,7 +26,7 @@ from ...processes import is_running
 from ..host_access import describe_exit
 
 PROGRAM = "nvidia-cuda-mps-control"
-# Process names of the daemon and its server begin with this (Linux stores 15 characters).
+# Beginning of the process names of the daemon and its server (Linux stores only 15 characters).
 PROCESS_NAME_PREFIX = "nvidia-cuda-mps"
 PIPE, LOG, SHM = "pipe", "log", "shm"
 COMMAND_SECONDS = 5.0
@@ -100,7 +100,7 @@ class MpsControl:
         log = self.folder / LOG / "start.log"
         try:
             with open(log, "wb") as output:
-                # Use a file instead of a pipe, because the daemon keeps its output open.
+                # Use a file instead of a pipe, because the daemon does not close its output.
                 done = subprocess.run(
                     self._start_command(),
                     env=self._environ(is_daemon=True),
@@ -229,7 +229,7 @@ class MpsControl:
         return environ
 
     def _create_folders(self) -> None:
-        # Sessions can open the pipe, but cannot list the folder above it.
+        # Sessions can open the pipe, but cannot list its parent folder.
         for folder, mode in ((self.folder, 0o711), (self.pipe, 0o755), (self.folder / LOG, 0o700)):
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(mode)

@@ -100,8 +100,8 @@ class MpsServers:
         """Restore the shares that an earlier agent process granted."""
         shares: dict[str, int] = {}
         for grant in grants:
-            # Grants of kernels that have ended but are not removed yet may differ; the smallest
-            # share is safe for all.
+            # The grants of kernels that have ended, but are not removed yet, may be different; the
+            # smallest share is safe for all.
             shares[grant.device_id] = min(grant.amount, shares.get(grant.device_id, grant.amount))
         self._granted_shares = shares
 
@@ -162,7 +162,7 @@ class MpsServers:
         if not self._sharing.allows(share, in_force):
             return False
         limits = Limits.of(share, daemon.memory_bytes)
-        # The start stops the current daemon first. If it fails, no daemon runs.
+        # ``start`` stops the current daemon first, so no daemon runs if it fails.
         daemon.is_running = False
         daemon.control.start(limits)
         daemon.is_running = True
@@ -353,7 +353,8 @@ class MpsServers:
         """
         daemon.failed_checks += 1
         daemon.unavailable_reason = f"MPS does not work: {text}"
-        # After the first failed check, wait for the next one: a stop would end all programs.
+        # Do not stop the daemon after the first failed check, because a stop would end all
+        # programs.
         if not daemon.is_running or daemon.failed_checks >= MAX_FAILED_CHECKS:
             self._stop(daemon, text, now)
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# Key for links to an NVSwitch. Through switches, a GPU reaches all other GPUs that have links to a
-# switch.
+# Key for links to an NVSwitch. Through switches, a GPU is connected to all other GPUs that have
+# links to a switch.
 SWITCH = "switch"
 NVLINK_IS_SWITCH = 2
-# Up to this topology level, two GPUs have only PCI switches between them, and no host bridge.
+# Up to this topology level, there are only PCI switches, but no host bridge, between two GPUs.
 BEHIND_SWITCHES = 20
 # Result codes of NVML.
 SUCCESS, NOT_FOUND = 0, 6

@@ -101,7 +101,7 @@ class AmdGpus(TableDevices):
 
     def sample(self) -> dict[str, dict[str, Any]]:
         samples = super().sample()
-        # Set the attribute here, because ``sample`` runs before ``processes``.
+        # Set the attribute here, because ``sample`` is called before ``processes``.
         self.reports_processes = self._library.open()
         if not self.reports_processes:
             return samples

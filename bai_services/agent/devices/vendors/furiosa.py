@@ -60,7 +60,7 @@ class PeCounters:
     def utilization_since(self, before: PeCounters | None) -> float | None:
         """Return the utilization since an earlier reading, in percent; None: unknown."""
         if not self.cycles:
-            # The counters are 0 while no process has the processing element open.
+            # The counters are 0 as long as no process has opened the processing element.
             return 0.0
         if before is None or self.cycles < before.cycles or self.busy_cycles < before.busy_cycles:
             # This is the first reading, or the counters were reset.

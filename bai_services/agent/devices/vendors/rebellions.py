@@ -104,5 +104,5 @@ class Atoms(TableDevices):
         try:
             self.host.run_tool([TOOL, "group", "-d", str(number)])
         except ToolFailed:
-            # The next creation of a group tries again to remove this group.
+            # The next creation of a group will try again to remove this group.
             return

@@ -22,8 +22,8 @@ class _Group:
 
     group_queue: GroupQueue
     root: str  # equal for groups that are coupled; see ``_coupled``
-    # Sealed: up to the current pass, no session that arrives after the simulation began could have
-    # delayed another session.
+    # Sealed: no session that arrives after the start of the simulation could have delayed another
+    # session, up to the current pass.
     is_sealed: bool
     # Head: id of the first pending session that waits for capacity, unchanged since the simulation
     # began. No session that arrives later can delay the head. ``head_at``: the reserved start of
@@ -42,10 +42,11 @@ class Labels:
     session of a higher priority (for LIFO: no session) arrives. A start is ``known`` if two
     conditions hold:
 
-    - Every earlier session, in the same group and in coupled groups, ends at a limit, and no
-      dependency is assumed to succeed.
-    - No session that arrives later can start earlier and delay the start. This holds for starts in
-      the current pass, for the start of the head, and while the group is sealed.
+    - Every earlier session in the same group and in coupled groups ends at a limit, and the success
+      of no dependency is assumed.
+    - No session that arrives later can start earlier and delay the start. The second condition
+      holds for starts in the current pass, for the start of the head, and while the group is
+      sealed.
 
     Any other start is ``estimated``.
     """
@@ -177,7 +178,7 @@ class Labels:
     # ---- The seal: sessions that arrive later do not fit ----
 
     def _check_window(self, group: _Group, at: datetime) -> None:
-        """Break the seal if a session starts before the reservation.
+        """End the seal if a session starts before the reservation.
 
         Until the reservation starts, short sessions that arrive later may use its capacity. One of
         them could have started instead.
@@ -191,7 +192,7 @@ class Labels:
             group.is_sealed = False
 
     def _check_priorities(self, group: _Group, started: list[str]) -> None:
-        """Break the seal if a session has overtaken a pending session of higher priority.
+        """End the seal if a session has overtaken a pending session of higher priority.
 
         A session that arrives with a priority between these two priorities could have started
         instead.
@@ -201,7 +202,7 @@ class Labels:
             group.is_sealed = False
 
     def _check_free_capacity(self, group: _Group, at: datetime) -> None:
-        """Break the seal if an arriving session could start now and still run at later passes."""
+        """End the seal if an arriving session could start now and still run at later passes."""
         if not group.is_sealed:
             return
         group_queue, reservation = group.group_queue, _reservation_of(group.group_queue)

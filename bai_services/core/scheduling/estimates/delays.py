@@ -29,8 +29,8 @@ def delays_by(
 ) -> tuple[Delay, ...]:
     """Return the delays by a reservation in a resource group, the longest first.
 
-    Sessions whose estimated start is missing or rough are not compared. Sessions of other groups
-    are included: groups with common caps affect each other.
+    Sessions without an estimated start, or with an imprecise one, are not compared. Sessions of
+    other groups are included: groups with common caps affect each other.
     """
     queue = explainer.queue
     if group not in queue.groups():

@@ -64,7 +64,7 @@ class Choices:
 
 @dataclass(slots=True)
 class _GroupView:
-    """Positions in one group at one revision of the queue."""
+    """The positions of the sessions of one group at one revision of the queue."""
 
     revision: int
     positions: dict[str, int]
@@ -172,7 +172,7 @@ def _checks(
 
 
 def _account(pending: PendingSession) -> list[Reason]:
-    """Return the check of the account, and that of the budget if the budget is spent."""
+    """Return the check of the account and, if the budget is spent, the check of the budget."""
     failed = [] if pending.blocked_reason is None else [blocked(pending.blocked_reason)]
     if any(check["check"] == ACCOUNT for check in failed):
         return failed
@@ -265,7 +265,9 @@ class _SuggestionFinder:
         self._failed = [check for check in checks if not check["passed"]]
 
     def find(self, choices: Choices) -> tuple[Suggestion, ...]:
-        """Return suggestions; none if account, budget, dependencies or time prevent a start."""
+        """Return suggestions; empty if the account, the budget, a dependency or the start time
+        prevents a start.
+        """
         kinds = {check["check"] for check in self._failed}
         if kinds & {ACCOUNT, BUDGET, DEPENDENCIES, NOT_BEFORE}:
             return ()

@@ -58,7 +58,7 @@ def _in_turns(
                 continue
             session = sessions_of_party.pop()
             ordered.append(session)
-            if session.id not in group_queue.promised:  # their amounts are counted already
+            if session.id not in group_queue.promised:  # their amounts are already counted
                 shares.add(party[-1], amounts_by_resource(session_slots(session)))
             if sessions_of_party:
                 after = group_queue.standing_with(party, shares)

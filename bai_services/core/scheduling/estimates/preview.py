@@ -20,8 +20,8 @@ class Preview:
 
     ``caps`` has a pair for each cap that applies to the session: whether the session stays within
     the cap, and the cap with the requested amount. ``explanation`` is None if the session would
-    start at once. ``maintenance`` is a passed check if the session starts at once, and may still
-    run when planned maintenance of its agents begins.
+    start at once. ``maintenance`` is a passed check if the session would start at once and could
+    still run when planned maintenance of its agents begins.
     """
 
     estimate: Estimate

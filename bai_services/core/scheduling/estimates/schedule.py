@@ -65,7 +65,8 @@ class PendingEntry:
 
 @dataclass(frozen=True, slots=True)
 class GroupSchedule:
-    """The schedule of a group: the running sessions that end first, and the next pending sessions.
+    """The schedule of a group: the running sessions that will end first, and the pending sessions
+    that will start first.
 
     ``running_count`` and ``waiting_count`` count all running and all pending sessions.
     """
@@ -82,7 +83,9 @@ class GroupSchedule:
 def group_schedule(
     explainer: Explainer, group: str, max_running: int, max_waiting: int
 ) -> GroupSchedule:
-    """Return the running sessions that end first, and the pending sessions that are next."""
+    """Return the running sessions that will end first, and the pending sessions that will start
+    first.
+    """
     queue = explainer.queue
     group_queue = queue.group_queue(group)
     durations = Durations(queue.durations)

@@ -56,8 +56,8 @@ class NameTable:
     def hosts(self, names: Sequence[str]) -> int:
         """Return a bit mask of storage hosts.
 
-        All hosts after the first 62 share a bit, so if one of them does not work on an agent, none
-        of them is used there.
+        All hosts after the first 62 have the same bit, so if one of them does not work on an agent,
+        none of them is used there.
         """
         mask = 0
         for name in names:

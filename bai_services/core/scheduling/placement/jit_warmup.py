@@ -25,7 +25,7 @@ def warm_up() -> None:
     request = placer.prepare(Request(slots, "warm", ""))
     placed = placer.place(request)
     placer.release(placed or ())
-    # A second search and a second fork call functions that the first search and fork do not call.
+    # Search and fork twice: the second calls use functions that the first calls do not use.
     placer.fits_each([request])
     placer.recycle(placer.fork())
     placer.fork()

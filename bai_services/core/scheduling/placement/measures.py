@@ -12,9 +12,9 @@ def fragmentation(columns: Columns, costs: Costs) -> float:
     """Return the fraction (0 to 1) of all device capacity that is free but unusable for a typical
     request.
 
-    This is the measure published with fragmentation gradient descent. For each typical request, the
-    free capacity that the request cannot use is summed. The mean of these sums is weighted by the
-    frequency of the requests.
+    This is the measure published with fragmentation gradient descent. The unusable free capacity is
+    summed for each typical request; the result is the mean of these sums, weighted by the frequency
+    of the requests.
     """
     facts = columns.facts
     is_device = facts[:, :, c.CAPACITY] > 0

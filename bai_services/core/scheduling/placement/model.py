@@ -48,8 +48,9 @@ class AgentState:
         return replace(self, used={}, devices=devices)
 
     def fully_available(self) -> AgentState:
-        """Return the agent empty, alive and schedulable, with all devices, storage hosts and
-        subnets.
+        """Return the agent as if it were empty, alive and schedulable.
+
+        All its devices are healthy, all its storage hosts work and it has a free subnet.
         """
         devices = tuple(d.fully_available() for d in self.devices)
         return replace(
@@ -79,7 +80,7 @@ class Request:
     mode: Mode = Mode.SINGLE_NODE
     designated_agents: tuple[str, ...] = ()
     designation: Designation = Designation.STRICT
-    # Agents on which this session has failed: used only if no other agent fits.
+    # Agents on which this session has failed; they are used only if no other agent fits.
     avoid: tuple[str, ...] = ()
     # Whether a share of at most one device may be divided over several devices, and a larger share
     # into unequal parts.

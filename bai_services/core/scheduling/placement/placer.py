@@ -51,7 +51,7 @@ _INITIAL_ROWS = 64
 _MAX_SCORES = 8_000_000
 # Maximum number of discarded forks that are stored for reuse.
 _MAX_SPARE_FORKS = 2
-# Attributes that a reused fork keeps; all others are copied from the placer.
+# Attributes that do not change when a fork is reused; all others are copied from the placer.
 _REUSED_ATTRIBUTES = (
     "_spare_forks",
     "_columns",
@@ -67,7 +67,8 @@ class Placer:
     """Places sessions on the agents of ONE resource group; owns the columns of these agents.
 
     Deterministic: placers with equal arguments (agents in the same order) give equal results for
-    equal calls. Ties go to the first agent; a pass sorts agents by id. Not thread-safe.
+    equal calls. Among agents with equal scores, the first is chosen; a pass sorts agents by id. Not
+    thread-safe.
 
     Typical use::
 
@@ -139,7 +140,7 @@ class Placer:
         """Bundle the arrays for the search; call this after replacing any of the arrays."""
         self._bundle = bundle(self._columns, self._costs, self._cache, self._shapes)
         self._pointers = self._bundle.pointers
-        self._layout = object()  # placers that share this object have arrays of equal sizes
+        self._layout = object()  # placers that share this object have arrays of the same sizes
 
     def _reset_empty_group(self) -> None:
         self._empty_group: Placer | None = None
@@ -231,8 +232,9 @@ class Placer:
         """Return ``fits`` for each request; all requests with a single search share one call."""
         checked = {n: self.fits(n) for n in handles if n not in self._single_search_rows}
         if checked:
-            # A request in ``checked`` either needs several searches or lists of agents (see
-            # ``is_single_search``), or was not in the last rebuild of ``_single_search_rows``.
+            # ``checked`` contains the requests that need several searches or lists of agents (see
+            # ``is_single_search``), and the requests that are newer than the last rebuild of
+            # ``_single_search_rows``.
             if any(self._requests[n].is_single_search for n in checked):
                 rows = self._row_of.items()
                 self._single_search_rows = {
@@ -392,16 +394,16 @@ class Placer:
         self.version += 1
 
     def withhold_like(self, other: Placer) -> None:
-        """Withhold what another placer withholds."""
+        """Withhold the same placements as another placer."""
         self._withheld = dict(other._withheld)
 
     @property
     def is_withholding(self) -> bool:
-        """Whether anything is withheld from any request."""
+        """Whether placements are withheld from any request."""
         return bool(self._withheld)
 
     def withheld_sets(self) -> list[tuple[str, ...]]:
-        """Return the values of ``Request.beside`` for which anything is withheld."""
+        """Return the values of ``Request.beside`` for which placements are withheld."""
         return list(self._withheld)
 
     def _withheld_from(self, handle: int) -> tuple[Placement, ...]:

@@ -22,7 +22,7 @@ class VictimScope(StrEnum):
 
 
 class VictimOrder(StrEnum):
-    """Which sessions of the lowest priority are preempted first.
+    """The order in which sessions of the lowest priority are preempted.
 
     ``newest``: sessions with the shortest run time, so that little work is lost.
     ``fewest-sessions``: as few sessions as possible, then the newest.

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class PlanOutcome(StrEnum):
-    """How a plan ended; victims that still run continue.
+    """How a plan ended. Victims that have not been stopped continue to run.
 
     ``started``: the session was started. ``dropped``: the plan no longer helped.
     """
@@ -23,7 +23,7 @@ class PlanOutcome(StrEnum):
 class PreemptedSession:
     """A victim of a plan; ``rule``: priority, job-priority or fair-share.
 
-    ``stopped_at``: when the stop was requested; None: not yet or, if the plan has ended, never.
+    ``stopped_at``: when the stop was requested; None: no stop was requested.
     """
 
     session_id: str

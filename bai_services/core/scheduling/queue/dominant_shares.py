@@ -118,9 +118,9 @@ def fair_factor(
     """Return the fair-share factor 2 ** (-usage / weight) of a scope: 1 without usage, near 0 for
     heavy usage or a weight of 0.
 
-    The usage of a resource is a fraction of the group's capacity over the lookback period. Past
-    usage counts half as much after each half-life. ``usage`` is the average over the resources,
-    weighted by ``resource_weights``.
+    The usage of a resource is a fraction of the group's capacity over the lookback period. The
+    weight of past usage is halved after each half-life. ``usage`` is the average over the
+    resources, weighted by ``resource_weights``.
     """
     used: dict[str, float] = {}
     for bucket in buckets:

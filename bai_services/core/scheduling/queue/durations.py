@@ -33,7 +33,7 @@ class Durations(Mapping[str, Sequence[int]]):
 
     def __init__(self, samples: Mapping[str, Sequence[int]] | None = None) -> None:
         self._latest = {kind: deque(found, WINDOW) for kind, found in (samples or {}).items()}
-        self._sorted: dict[str, list[int]] = {}  # only of kinds used so far
+        self._sorted: dict[str, list[int]] = {}  # only of kinds that were used
 
     def add(self, kind: str, seconds: int) -> None:
         """Add the run time of an ended session of a kind."""
@@ -64,9 +64,9 @@ class Durations(Mapping[str, Sequence[int]]):
 
         The session has run ``elapsed`` seconds so far. If ``elapsed`` is not 0, only ended sessions
         that ran longer are considered. With fewer than ``_MIN_SAMPLES`` of these, the result is
-        twice the elapsed time for every ``part``: if nothing else is known, the remaining time is
-        as likely to be longer than the elapsed time as it is to be shorter. The result is None if
-        no session of the kind has ended.
+        twice the elapsed time for every ``part``: without further knowledge, the remaining time is
+        equally likely to be longer or shorter than the elapsed time. The result is None if no
+        session of the kind has ended.
         """
         ordered = self._ordered(kind)
         if not ordered:

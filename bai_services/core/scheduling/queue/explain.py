@@ -192,7 +192,7 @@ def no_capacity(
         }
         for s in refusal.shortages
     ]
-    # In a group without agents, other sessions are not the reason.
+    # In a group without agents, the session does not wait because of other sessions.
     text = refusal.text
     if machines_since is not None:
         text = TextTemplate.MACHINE_STARTING.text(text, started_at=machines_since.isoformat())
@@ -273,7 +273,7 @@ def has_reservation(session_id: str, reasons: Iterable[Reason]) -> bool:
 
 
 def waits_for_capacity(reasons: Iterable[Reason]) -> bool:
-    """Return whether a session starts once other sessions release resources or quota."""
+    """Return whether a session starts when other sessions have released resources or quota."""
     return any(
         not check["passed"]
         and (check["check"] == POLICY or (check["check"] == RESOURCES and check["possible"]))

@@ -25,7 +25,7 @@ from .restrictions import restricted
 from .selection import FITS_BESIDE, HAS_CAPACITY, NEVER_FITS, NO_CAPACITY, UNTRIED
 from .shape import Shape
 
-# Run time limit that exceeds every run time, so that every session that fits may start.
+# A run time limit above every possible run time, so that every session that fits may start.
 _NO_LIMIT = 2**62
 
 # Function that starts a session of a shape: it charges the session to its scopes and returns the
@@ -62,7 +62,7 @@ class GroupPass:
         # Capacity state by handle, as passed to the last selection.
         self._known_states: dict[int, int] = {}
         self._moves = 0
-        # Whether the last selection was cut at ``MAX_SELECTED``, so that more shapes follow the
+        # Whether the last selection was limited by ``MAX_SELECTED``, so that more shapes follow the
         # current turns.
         self._is_cut = False
         # Requests that would not fit even if all running sessions ended.
@@ -72,7 +72,7 @@ class GroupPass:
         self._plans = GroupPlans(group_queue, now)
         self.preemption: Preemption | None = None  # the new plan of this pass
         # Whether a member of a reservation has started on a reserved part. Sessions that did not
-        # fit before may now fit beside the unused rest.
+        # fit before may now fit beside the unused rest of that part.
         self.has_used_parts = False
         self._started: dict[Shape, int] = {}
         # Whether sessions have been charged since the current turns were selected.
@@ -199,7 +199,7 @@ class GroupPass:
             self._full_version = placer.version
         unfit = self._full | self._no_capacity
         states = [HAS_CAPACITY] * len(handles)
-        # Indices of requests that fit, but maybe not outside the reserved placements.
+        # Indices of requests that fit, but possibly only inside the reserved placements.
         open_at: list[int] = []
         for at, n in enumerate(handles):
             if n in unfit:
@@ -219,8 +219,8 @@ class GroupPass:
         return states
 
     def _has_moved(self) -> bool:
-        """Return whether the reservation has moved since the last call; after a move, forget which
-        requests did not fit outside the reserved placements.
+        """Return whether the reservation has moved since the last call. After a move, clear the
+        record of requests that did not fit outside the reserved placements.
         """
         moves = 0 if self._reserver is None else self._reserver.moves
         self._moves, before = moves, self._moves
@@ -245,8 +245,8 @@ class GroupPass:
             if placements is None:
                 self._no_capacity.add(handle)
             return placements
-        # Record the failure by request: all sessions with this request that may still run when the
-        # reservation starts compete for the same capacity, so none fits.
+        # Record the failure for the request. All its sessions that may still run when the
+        # reservation starts need the same capacity, so none of them fits.
         if handle in self._no_capacity_beside:
             return None
         placements = reserver.place(pending, handle)

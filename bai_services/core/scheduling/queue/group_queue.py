@@ -30,8 +30,8 @@ from .reserved_parts import ReservedParts
 from .selection import Selection
 from .shape import Shape, ShapeKey, shape_key
 
-# A placer never drops a prepared request, so it is replaced when the handle of a dropped shape
-# exceeds this number plus four per remaining shape.
+# A placer never removes a prepared request. Therefore the placer is replaced when the handle of a
+# removed shape exceeds this number plus four per remaining shape.
 _MAX_HANDLES = 4096
 
 
@@ -53,7 +53,8 @@ class GroupQueue:
         self.selection = Selection()
         # Shapes of the sessions with a plan (one session each); not in ``selection``.
         self.planned: dict[str, Shape] = {}
-        # Sessions with a plan that ``shares`` counts as running: their users get less of the rest.
+        # Sessions with a plan, which ``shares`` counts as running: their users get less of the
+        # remaining resources.
         self.promised: set[str] = set()
         # Sessions excluded from passes. Deferred: their start time has not come. Blocked: their
         # account, keypair, project or domain is inactive, or a dependency is unmet.
@@ -72,7 +73,7 @@ class GroupQueue:
         # changes.
         self.may_plan = True
         self.next_plan_at: datetime | None = None
-        self.unreported: list[str] = []  # excluded sessions with unreported reasons
+        self.unreported: list[str] = []  # excluded sessions whose reasons have not been reported
         self._alarms: list[tuple[datetime, str]] = []
         self.shares = DominantShares()
         self._capacity = capacity_of(self.agents.values())

@@ -57,10 +57,10 @@ class Certainty(StrEnum):
     # Exact if sessions run until their limits; only a new session of higher priority (for lifo: any
     # new session) can delay the start.
     KNOWN = "known"
-    # Assumes that predicted run times are right, that dependencies succeed and that no later
-    # session overtakes this one.
+    # Assumes that predicted run times are correct, that dependencies succeed and that no later
+    # session overtakes this session.
     ESTIMATED = "estimated"
-    ROUGH = "rough"  # beyond the simulation: extrapolated from the start rate of sessions ahead
+    ROUGH = "rough"  # after the simulation: extrapolated from the start rate of earlier sessions
     UNKNOWN = "unknown"  # no basis for an estimate
 
 
@@ -120,9 +120,9 @@ class PendingSession:
     request: Request
     scopes: tuple[Scope, ...]
     priority: int = DEFAULT_PRIORITY
-    # Names the inactive user, keypair, project or domain; None if all are active.
+    # Text with the name of the inactive user, keypair, project or domain; None if all are active.
     blocked_reason: CodedText | None = None
-    # Names the unfinished dependencies; None if all have finished.
+    # Text with the names of the unfinished dependencies; None if all have finished.
     unmet_dependencies: CodedText | None = None
     # Ids of the unfinished dependencies. Estimates assume that all of them succeed.
     dependency_ids: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class PendingSession:
     # request without restriction.
     maintenance: CodedText | None = None
     unrestricted: Request | None = None
-    # Compared between sessions of one user with the same priority, only by preemption.
+    # Used only by preemption, to compare sessions of one user that have the same priority.
     job_priority: int = 0
     is_preemptible: bool = True
     # Set while running sessions are being stopped for this session.
@@ -237,7 +237,7 @@ class Reservation:
 
     session_id: str
     group: str
-    starts_at: datetime | None  # None: unknown; the placements are reserved nevertheless
+    starts_at: datetime | None  # None: unknown; the placements are reserved in this case too
     certainty: Certainty
     placements: tuple[Placement, ...] = ()
 
@@ -252,8 +252,8 @@ class Estimate:
     def announced(self) -> Estimate:
         """Return the estimate as users see it: its start is rounded up to a whole minute.
 
-        All pages and commands show this start, so that it is equal everywhere and does not change
-        every second.
+        All pages and commands show the rounded start, so that it is the same everywhere and does
+        not change every second.
         """
         return Estimate(announced_start(self.starts_at), self.certainty)
 

@@ -39,7 +39,7 @@ class Turns:
         *,
         before: Turns | None = None,
     ) -> None:
-        """Sort the shapes; continue at the positions within shapes that ``before`` has reached."""
+        """Sort the shapes. Within each shape, start at the position that ``before`` has reached."""
         self._sign = -1 if order is Order.LIFO else 1
         self._shared = order in (Order.FIFO, Order.LIFO)
         self._standing = standing

@@ -17,7 +17,7 @@ from .model import Certainty, RunningSession
 class Release(NamedTuple):
     """Placements that a session releases when it ends.
 
-    Releases sort by time. Releases at an unknown time come last, by the start of the session.
+    Releases sort by time. Releases at an unknown time are last, sorted by the start of the session.
     """
 
     seconds: float  # from now

@@ -27,8 +27,8 @@ class Reserver:
     an enforced end is certain; a learned run time is not.
 
     If the ends are unknown, the placements of the sessions that have run longest are reserved, and
-    no other session may start there, even a short one. The reserved session then only waits for
-    sessions that are already running.
+    no other session may start there, even a short one. In this case, the reserved session waits
+    only for sessions that are already running.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Reserver:
         return self.reservation
 
     def forget_time(self) -> None:
-        """Withdraw the announced start: the session may not start at that time."""
+        """Withdraw the announced start, because the session may not start at that time."""
         if self.reservation is not None:
             self.reservation = replace(
                 self.reservation, starts_at=None, certainty=Certainty.UNKNOWN
@@ -196,7 +196,7 @@ class Reserver:
         future.release(self._placements)
         future.allocate(placements)
         moved = future.place(self._shape)
-        future.release(placements)  # ``started`` allocates these placements again
+        future.release(placements)  # ``started`` will allocate these placements again
         if moved is None:
             future.allocate(self._placements)
             self._placer.release(placements)

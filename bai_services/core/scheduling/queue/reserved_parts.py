@@ -36,8 +36,8 @@ def withheld_on(
     None.
 
     ``agent`` includes the usage of ``running``, its sessions. ``parts`` are the reservations of
-    parts of the agent. ``beside`` are the ids of reservations of others during which the sessions
-    may run.
+    parts of the agent. ``beside`` are the ids of other projects' reservations during which the
+    sessions may run.
     """
     met = [one for one in parts if one.id in beside and one.ends_at > now]
     times = {max(now, one.starts_at) for one in met}
@@ -136,10 +136,10 @@ def _booked_together(
 def remaining_parts(
     agent_id: str, parts: Sequence[HeldAgents], running: Iterable[RunningSession]
 ) -> dict[str, ResourceSlots]:
-    """Return by reservation the booked amounts that its members do not use on an agent.
+    """Return the booked amounts that the members of each reservation do not use on an agent.
 
-    If a session may use several reservations, its usage counts for the first one until that one is
-    used up, then for the next.
+    The usage of a session that may use several reservations is charged to the first until its
+    amounts are used up, then to the next.
     """
     remaining = {one.id: dict(one.booked) for one in parts}
     for session in sorted(running, key=lambda r: (r.started_at, r.id)):
@@ -154,6 +154,20 @@ def remaining_parts(
                 amounts[slot] -= used
                 left[slot] = left.get(slot, 0) - used
     return {key: ResourceSlots({s: n for s, n in of.items() if n}) for key, of in remaining.items()}
+
+
+def lacking_slots(
+    agent: AgentState, ended: Sequence[Placement], slots: ResourceSlots
+) -> tuple[str, ...]:
+    """Return the slots of which an agent has too little after some placements have ended.
+
+    If each of the amounts fits, but not all of them together, all slots are returned.
+    """
+    state = _release_all(agent, ended)
+    if not slots or _placed(agent, state, slots, {}) is not None:
+        return ()
+    lacking = tuple(slot for slot, amount in slots.items() if state.free(slot, amount) < amount)
+    return lacking or tuple(slots)
 
 
 def _slots_on(agent_id: str, placements: Iterable[Placement]) -> dict[str, int]:
@@ -248,7 +262,7 @@ def _withheld_of(device: Device, then: Device, booked: Device) -> tuple[int, int
         return max(0, booked.used - device.used), 0
     share = booked.share_in_force
     if device.sharing.is_uniform and device.share_in_force not in (0, share):
-        # All shares of the device must be equal, so no session with the present share could run
+        # All shares of the device must be equal, so a session with the present share could not run
         # beside the booked share.
         return device.free, 0
     return max(0, booked.used - device.used), share
@@ -286,7 +300,8 @@ class ReservedParts:
         if held == self._held:
             return
         self._held, self._parts, self._known = held, {}, {}
-        # The first reservation is used up first, and keeps its devices when the next one starts.
+        # The first reservation is charged first, and its devices stay the same when the next
+        # reservation starts.
         for one in sorted(held, key=lambda one: (one.starts_at, one.id)):
             for agent_id in one.agents if one.booked else ():
                 self._parts.setdefault(agent_id, []).append(one)
@@ -337,7 +352,7 @@ class ReservedParts:
 
 
 def _phase(parts: Sequence[HeldAgents], now: datetime) -> tuple[tuple[bool, bool], ...]:
-    """Return whether each reservation has started and ended. The computation depends on the time
-    only through this result.
+    """Return whether each reservation has started and ended. This result is the only way in which
+    the computation depends on the time.
     """
     return tuple((now >= one.starts_at, now >= one.ends_at) for one in parts)

@@ -62,8 +62,8 @@ def restricted(
 def _usable(pending: PendingSession, agent_ids: Collection[str]) -> Collection[str]:
     """Return the agents on which a session may run.
 
-    Maintenance or a reservation of other agents does not affect it, and must not be named as a
-    reason.
+    Maintenance or a reservation of other agents does not affect the session, so it must not be
+    given as a reason.
     """
     wanted = set(pending.request.designated_agents)
     if not wanted or pending.request.designation is not Designation.STRICT:

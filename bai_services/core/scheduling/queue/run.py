@@ -392,7 +392,7 @@ class Queue:
         """Restrict the sessions of a group to the agents that maintenance and advance reservations
         do not withhold now.
 
-        Most calls change no session: they only compare the restriction of each shape.
+        Most calls only compare the restriction of each shape and change no session.
         """
         state = group_queue.state
         if not (state.maintenance or state.held or group_queue.is_restricted):
@@ -483,7 +483,7 @@ class Queue:
                 self._dropped_plans.append(session_id)
                 self._set_plan(session_id, None)
             if one.preemption is not None:
-                # Run again, to hold resources for the new plan.
+                # Repeat the pass, to hold resources for the new plan.
                 self._preemptions.append(one.preemption)
                 self._set_plan(one.preemption.session_id, one.preemption.plan)
             elif not one.has_used_parts:

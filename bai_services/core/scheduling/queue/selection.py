@@ -27,9 +27,9 @@ _NO_LIMIT = 2**62
 MAX_SELECTED = 16
 # Capacity state of a request. NO_CAPACITY: does not fit now. HAS_CAPACITY: fits now. NEVER_FITS:
 # does not fit even if all running sessions end. A reservation adds two states. FITS_BESIDE: also
-# fits outside the reserved placements. UNTRIED: fits only inside the reserved placements, and
-# moving the reservation has not been tried yet. HAS_CAPACITY then means: fits only inside the
-# reserved placements, and moving the reservation failed or is no longer allowed.
+# fits outside the reserved placements. UNTRIED: fits only inside the reserved placements, and no
+# attempt to move the reservation has been made. With a reservation, HAS_CAPACITY means: fits only
+# inside the reserved placements, and the reservation could not be moved.
 NO_CAPACITY, HAS_CAPACITY, NEVER_FITS, FITS_BESIDE, UNTRIED = 0, 1, -1, 2, 3
 
 
@@ -61,13 +61,13 @@ def _select(facts, rows, need, usage, limits, states, longest, is_shared, first,
     """Write the indices of the selected shapes to ``chosen``; return (count, first capped shape).
 
     Before a reservation exists (``longest`` is -2): of the shapes without capacity, only the first
-    of each lane is selected. If all parties share one order (``is_shared``), shapes behind the
-    first shape without capacity are skipped as well.
+    of each lane is selected. If all parties share one order (``is_shared``), shapes after the first
+    shape without capacity are skipped as well.
 
-    Afterwards: shapes without capacity are skipped. Shapes that may run longer than ``longest`` are
-    also skipped if they fit only inside reserved placements that can no longer move (HAS_CAPACITY).
-    Of the untried shapes that may run longer than ``longest``, only the first of each lane and
-    request is selected.
+    When a reservation exists: shapes without capacity are skipped. Shapes that may run longer than
+    ``longest`` are also skipped if they fit only inside reserved placements that can no longer move
+    (HAS_CAPACITY). Of the untried shapes that may run longer than ``longest``, only the first of
+    each lane and request is selected.
 
     ``first`` is a scratch array for these first shapes, by lane and request (before a reservation
     exists: by lane and 0).
@@ -106,7 +106,9 @@ def _select(facts, rows, need, usage, limits, states, longest, is_shared, first,
 
 @njit(cache=True, nogil=True)
 def _drop_after_first_full(facts, states, chosen, count):  # type: ignore[no-untyped-def]
-    """Drop the shapes behind the first shape without capacity; return the number of the others."""
+    """Drop the shapes after the first shape without capacity; return the number of remaining
+    shapes.
+    """
     last = -1
     for at in range(count):
         if states[facts[chosen[at], HANDLE]] == NO_CAPACITY and _is_before(facts, chosen[at], last):
@@ -171,7 +173,7 @@ class Selection:
     Free quota and free capacity only shrink during a pass. A session that exceeds a cap or does not
     fit when the pass begins therefore cannot start in this pass, and is skipped. The exception is
     the first session of each lane that does not fit: it may get a reservation. For fifo and lifo,
-    no session behind it may start before the reservation exists.
+    no later session may start before the reservation exists.
     """
 
     def __init__(self) -> None:

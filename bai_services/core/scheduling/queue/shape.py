@@ -32,7 +32,8 @@ def shape_key(pending: PendingSession) -> ShapeKey:
         pending.job_priority,
         # A session with a plan has its own shape.
         None if pending.plan is None else pending.id,
-        # The request without restriction is not needed: the restricted request implies it.
+        # The key does not need the request without restriction, because the restricted request
+        # determines it.
         None if pending.maintenance is None else str(pending.maintenance),
         pending.reservation_id,
     )

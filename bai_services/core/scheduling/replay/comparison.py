@@ -25,8 +25,8 @@ CURRENT = "current"
 INTERVALS = 96
 # Starts that differ by at most 5 s count as equal: recorded starts include the delay of a pass.
 EQUAL_SECONDS = 5
-# Maximum number of projects, and of users, of each domain in a result: those with the longest total
-# wait.
+# Maximum number of projects, and of users, of each domain in a result. Those with the longest total
+# wait are shown.
 MAX_GROUPS = 50
 
 
@@ -142,11 +142,10 @@ class FullComparison:
     outside: Mapping[str, tuple[GroupWaits, ...]]
 
     def visible_in(self, domain: str | None) -> Comparison:
-        """Return the comparison with the projects and users of only one domain (None: of all
-        domains).
+        """Return the comparison with the projects and users of only one domain (None: all domains).
 
-        The projects of all other domains are merged into one entry without a name; so are the
-        users.
+        The projects of all other domains are merged into one entry without a name, and their users
+        into another.
         """
         if domain is None:
             return self.comparison
@@ -420,7 +419,7 @@ def _means(changes: Sequence[tuple[int, int]], edges: Floats) -> Floats:
     ordered = sorted(changes)
     times = np.array([at for at, _ in ordered], np.float64)
     levels = np.cumsum([difference for _, difference in ordered]).astype(np.float64)
-    # The integral of the step function at each change, continued to the last edge.
+    # The integral of the step function up to each change, and up to the last edge.
     last = max(times[-1], edges[-1])
     spans = np.diff(np.append(times, last))
     integral = np.concatenate([[0.0], np.cumsum(levels * spans)])

@@ -17,8 +17,8 @@ from .simulate import Outcome, Replay
 
 Floats = NDArray[np.float64]
 
-# Minimum divisor of the bounded slowdown, in seconds: without it, a very short job that waits
-# briefly would dominate the mean.
+# Minimum divisor of the bounded slowdown, in seconds. Without it, a very short job with a short
+# wait would dominate the mean.
 SHORTEST_SECONDS = 10
 # Maximum length of the report's list of jobs that never started.
 _MAX_NAMED = 20

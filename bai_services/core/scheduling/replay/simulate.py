@@ -295,7 +295,7 @@ class _Driver:
             history = self._usage_by_day.history()
         changes = self._changes(seconds, [*removed, *preempted])
         if self._state.preemption.mode is PreemptionMode.RESCHEDULE:
-            # They restart, at their positions in the queue.
+            # Preempted jobs restart; they keep their positions in the queue.
             again = tuple(self._pending(self._jobs[key]) for key in preempted)
             changes = replace(changes, pending=(*changes.pending, *again))
         # Agents are added first, because sessions of the second call may run on the new agents.
@@ -315,7 +315,7 @@ class _Driver:
             self._sample(seconds)
         if result.wake_at is None:
             return None
-        # Rounded up, because the resolution of the replay is one second.
+        # Round up, because the resolution of the replay is one second.
         return max(seconds + 1, -int((EPOCH - result.wake_at).total_seconds() // 1))
 
     def _ended(self, seconds: int) -> list[str]:
@@ -323,7 +323,7 @@ class _Driver:
         while world.ends and world.ends[0][0] <= seconds:
             at, session_id = heappop(world.ends)
             if world.ends_at.get(session_id) != at:
-                continue  # it was preempted
+                continue  # the job was preempted
             del world.ends_at[session_id]
             self._count_ended(self._jobs[session_id])
             removed.append(session_id)

@@ -159,7 +159,7 @@ def _job(values: list[float], cores_per_agent: int) -> Job:
     return Job(
         id=str(int(values[0])),
         submitted=int(values[1]),
-        # In some records, jobs ran a little longer than their limit.
+        # In some records, jobs ran slightly longer than their limit.
         seconds=ran if limit is None else min(ran, limit),
         slots=ResourceSlots({"cpu": processors // kernels * _MILLICORES}),
         user=_name(values[11]),

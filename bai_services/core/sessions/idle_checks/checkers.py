@@ -9,8 +9,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from ...coded_text import CodedText, TextTemplate
 from ...duration_text import format_duration
 from ...errors import InvalidRequest
+from ...resources import family_name
 from ...user_input import shown
 from ..lifecycle import SessionType
 from ..usage_history import COARSE, FINE, Resolution
@@ -29,6 +31,13 @@ COMMON_METRICS = (CPU_UTIL, MEM, NET, IO)
 # Metrics in bytes per second; the others are in percent.
 RATES = frozenset({NET, IO})
 UTIL_SUFFIX, MEM_SUFFIX = "_util", "_mem"
+_BINARY_STEP = 1024
+_METRIC_NAMES = {
+    CPU_UTIL: TextTemplate.CPU_UTILIZATION,
+    MEM: TextTemplate.MEMORY_USE,
+    NET: TextTemplate.NETWORK_TRAFFIC,
+    IO: TextTemplate.DISK_ACCESS,
+}
 _DEVICE_METRIC = re.compile(r"[a-z][a-z0-9-]{0,31}(?:_util|_mem)")
 
 
@@ -41,6 +50,13 @@ class CheckerType(StrEnum):
 class Operator(StrEnum):
     AND = "and"  # idle if every metric is below its threshold
     OR = "or"  # idle if any metric is below its threshold
+
+
+class CheckStatus(StrEnum):
+    NOT_CHECKED = "not-checked"  # activity is unknown, or the grace period is not over
+    ACTIVE = "active"
+    IDLE = "idle"  # in the countdown, or stopped only if sessions wait for resources
+    EXCLUDED = "excluded"  # excluded by a user
 
 
 class BindingScope(StrEnum):
@@ -99,6 +115,11 @@ class CheckerSettings:
         return FINE if timedelta(seconds=self.max_seconds) <= FINE.kept_for else COARSE
 
     @property
+    def first_warning_seconds(self) -> int:
+        """The time between the first warning and the end."""
+        return max(self.warnings_seconds, default=0)
+
+    @property
     def final_warning_seconds(self) -> int:
         """The minimum time between the final warning and the end."""
         return min(self.warnings_seconds, default=0)
@@ -131,12 +152,15 @@ class AppliedChecker:
 
     ``is_dry_run``: all bindings that apply to the session are dry runs, so the checker does not
     stop it. ``is_excluded`` and ``kept_alive_at`` were set by a user of the session.
+    ``effective_at``: since when the checker has these settings and applies to the scope; None: for
+    a long time.
     """
 
     checker: Checker
     is_dry_run: bool
     is_excluded: bool = False
     kept_alive_at: datetime | None = None
+    effective_at: datetime | None = None
 
 
 def check_settings(kind: CheckerType, settings: CheckerSettings) -> CheckerSettings:
@@ -186,10 +210,28 @@ def metric_family(metric: str) -> str | None:
 
 
 def metric_value_text(metric: str, value: float) -> str:
-    """Return a value with its unit: ``3.4%``, ``1200 B/s``."""
-    if metric in RATES:
-        return f"{value:.0f} B/s"
-    return f"{value:.1f}".removesuffix(".0") + "%"
+    """Return a value with its unit: ``3.4%``, ``1.5 KiB/s``."""
+    if metric not in RATES:
+        return f"{_short(value)}%"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < _BINARY_STEP or unit == "GiB":
+            break
+        value /= _BINARY_STEP
+    return f"{_short(value) if unit != 'B' else round(value)} {unit}/s"
+
+
+def metric_name(metric: str) -> CodedText:
+    """Return the name of a metric for users."""
+    family = metric_family(metric)
+    if family is None:
+        return _METRIC_NAMES[metric].text()
+    if metric.endswith(UTIL_SUFFIX):
+        return TextTemplate.DEVICE_UTILIZATION.text(name=family_name(family))
+    return TextTemplate.DEVICE_MEMORY.text(name=family_name(family))
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
 
 
 def _check_thresholds(thresholds: Mapping[str, int]) -> None:

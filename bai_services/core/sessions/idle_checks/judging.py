@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 
 import numpy as np
 
@@ -19,21 +18,19 @@ from .checkers import (
     Checker,
     CheckerSettings,
     CheckerType,
+    CheckStatus,
+    Operator,
     metric_family,
+    metric_name,
     metric_value_text,
 )
 from .usage_table import UsageTable, Values
 from .utilization import IdlePoints, SessionRows, idle_points, needed_points, points_left
 
+# Time between two judgements of a session.
+INTERVAL_SECONDS = 15
 # Maximum delay from the end of an interval until its samples are stored.
 LAGS = {FINE: timedelta(seconds=20), COARSE: timedelta(seconds=75)}
-
-
-class CheckStatus(StrEnum):
-    NOT_CHECKED = "not-checked"  # activity is unknown, or the grace period is not over
-    ACTIVE = "active"
-    IDLE = "idle"  # in the countdown, or stopped only if sessions wait for resources
-    EXCLUDED = "excluded"  # excluded by a user
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +55,10 @@ class JudgedSession:
 class Judgement:
     """The result of one checker for one session.
 
-    ``ends_at``: when the checker stops the session if it stays idle; None: unknown. ``is_due``: the
-    session may be stopped now. ``rule``: text of the rule with its limits and the measured values.
+    ``ends_at``: when the checker stops the session if it stays idle; None: unknown.
+    ``expected_ends_at``: this time before the countdown begins; None during the countdown.
+    ``is_due``: the session may be stopped now. ``rule``: text of the rule with its limits and the
+    measured values.
     """
 
     session_id: str
@@ -69,6 +68,7 @@ class Judgement:
     ends_at: datetime | None = None
     is_due: bool = False
     rule: CodedText | None = None
+    expected_ends_at: datetime | None = None
 
 
 _Case = tuple[JudgedSession, AppliedChecker]
@@ -115,7 +115,9 @@ def window_seconds(settings: CheckerSettings, waiting: int) -> int:
 
 
 def strictest(judgements: Iterable[Judgement]) -> Judgement | None:
-    """Return the judgement with the earliest end, ignoring dry runs; None if none ends."""
+    """Return the judgement with the earliest end, ignoring dry runs; None if no judgement has an
+    end.
+    """
     ending = [j for j in judgements if j.ends_at is not None and not j.is_dry_run]
     return min(ending, key=lambda j: (j.ends_at, j.checker.name), default=None)
 
@@ -128,8 +130,8 @@ def last_interval(table: UsageTable, now: datetime) -> int:
 def table_for(resolution: Resolution, longest: timedelta) -> UsageTable:
     """Return an empty table for windows of at most this length.
 
-    Windows end at ``last_interval``. The table also has space for later intervals, so that their
-    samples do not replace the oldest samples of a window.
+    Windows end at ``last_interval``. The table also has space for some later intervals, because
+    their samples must not replace the oldest samples of a window.
     """
     interval = timedelta(seconds=resolution.interval_seconds)
     later = -(-LAGS[resolution] // interval) + 1
@@ -148,8 +150,8 @@ def baseline_of(
 def utilization_rule(checker: Checker, seconds: int, means: Mapping[str, float]) -> CodedText:
     """Return the text of a utilization checker's rule with the means of a session."""
     parts = [
-        TextTemplate.METRIC_BELOW.text(
-            metric=metric,
+        TextTemplate.METRIC_MEASURED.text(
+            metric_name(metric),
             value=metric_value_text(metric, mean),
             limit=metric_value_text(metric, checker.settings.thresholds[metric]),
         )
@@ -163,6 +165,40 @@ def utilization_rule(checker: Checker, seconds: int, means: Mapping[str, float])
     )
 
 
+def limit_text(checker: Checker, families: Collection[str]) -> CodedText:
+    """Return the text of a checker's rule for a session with devices of these families."""
+    settings = checker.settings
+    seconds = settings.max_seconds
+    if checker.type is CheckerType.NETWORK:
+        return TextTemplate.IDLE_NETWORK.text(name=checker.name, maximum_seconds=seconds)
+    if checker.type is CheckerType.LIFETIME:
+        return TextTemplate.IDLE_LIFETIME.text(name=checker.name, maximum_seconds=seconds)
+    parts = [
+        TextTemplate.METRIC_LIMIT.text(metric_name(metric), limit=metric_value_text(metric, limit))
+        for metric, limit in settings.thresholds.items()
+        if (family := metric_family(metric)) is None or family in families
+    ]
+    is_any = settings.operator is Operator.OR and len(parts) > 1
+    template = TextTemplate.IDLE_UTILIZATION_ANY if is_any else TextTemplate.IDLE_UTILIZATION
+    return template.text(
+        *parts, name=checker.name, window_seconds=seconds, percent=settings.idle_percent
+    )
+
+
+def _earliest_end(applied: AppliedChecker, ends_at: datetime) -> datetime:
+    """Return the end, postponed so that the first warning of a new rule has its full time.
+
+    A session may have been idle for long when the rule takes effect; it is judged at most
+    ``INTERVAL_SECONDS`` later.
+    """
+    if applied.effective_at is None:
+        return ends_at
+    seconds = applied.checker.settings.first_warning_seconds
+    if seconds:
+        seconds += INTERVAL_SECONDS
+    return max(ends_at, applied.effective_at + timedelta(seconds=seconds))
+
+
 def _judgement(
     session: JudgedSession,
     applied: AppliedChecker,
@@ -170,14 +206,18 @@ def _judgement(
     ends_at: datetime | None = None,
     is_due: bool = False,
     rule: CodedText | None = None,
+    expected: datetime | None = None,
 ) -> Judgement:
-    return Judgement(session.id, applied.checker, status, applied.is_dry_run, ends_at, is_due, rule)
+    return Judgement(
+        session.id, applied.checker, status, applied.is_dry_run, ends_at, is_due, rule, expected
+    )
 
 
 def _judge_lifetime(session: JudgedSession, applied: AppliedChecker, now: datetime) -> Judgement:
     checker = applied.checker
     grace = timedelta(seconds=checker.settings.initial_grace_seconds)
     ends_at = session.started_at + grace + timedelta(seconds=checker.settings.max_seconds)
+    ends_at = _earliest_end(applied, ends_at)
     is_close = ends_at - now <= _countdown_time(checker.settings, checker.settings.max_seconds)
     rule = TextTemplate.IDLE_LIFETIME.text(
         name=checker.name, maximum_seconds=checker.settings.max_seconds
@@ -200,11 +240,12 @@ def _judge_network(
     idleness = Idleness(since, since + timedelta(seconds=seconds), session.reported_at)
     if session.reported_at is None or now < baseline_of(session, applied):
         return _judgement(session, applied, CheckStatus.NOT_CHECKED)
-    if idleness.ends_at - now > _countdown_time(checker.settings, seconds):
-        return _judgement(session, applied, CheckStatus.ACTIVE)
+    ends_at = _earliest_end(applied, idleness.ends_at)
+    if ends_at - now > _countdown_time(checker.settings, seconds):
+        return _judgement(session, applied, CheckStatus.ACTIVE, expected=ends_at)
     rule = TextTemplate.IDLE_NETWORK.text(name=checker.name, maximum_seconds=seconds)
-    is_due = idleness.is_over(now)
-    return _judgement(session, applied, CheckStatus.IDLE, idleness.ends_at, is_due, rule)
+    is_due = idleness.is_over(now) and ends_at <= now
+    return _judgement(session, applied, CheckStatus.IDLE, ends_at, is_due, rule)
 
 
 def _countdown_time(settings: CheckerSettings, seconds: int) -> timedelta:
@@ -242,18 +283,19 @@ def _judge_utilization(
     # The session is stopped when the samples of the last interval have been stored.
     lag = LAGS[table.resolution].total_seconds()
     ends = np.maximum((last + 1 + left) * interval + lag, baselines + seconds)
-    remaining = ends - now.timestamp()
     shown = np.maximum(max(settings.warnings_seconds, default=0), seconds // 2)
-    is_held = settings.only_under_pressure
     means = _means(found, points)
     judgements = []
     for number, (session, applied) in enumerate(cases):
+        ends_at = _earliest_end(applied, datetime.fromtimestamp(float(ends[number]), UTC))
         if not is_idle[number]:
             status = CheckStatus.ACTIVE if is_active[number] else CheckStatus.NOT_CHECKED
             judgements.append(_judgement(session, applied, status))
             continue
-        if remaining[number] > shown[number]:
-            judgements.append(_judgement(session, applied, CheckStatus.ACTIVE))
+        is_held = settings.only_under_pressure and not session.waiting
+        if (ends_at - now).total_seconds() > shown[number]:
+            expected = None if is_held else ends_at
+            judgements.append(_judgement(session, applied, CheckStatus.ACTIVE, expected=expected))
             continue
         own = {
             metric: float(values[number])
@@ -261,11 +303,10 @@ def _judge_utilization(
             if (family := metric_family(metric)) is None or family in session.families
         }
         rule = utilization_rule(checker, int(seconds[number]), own)
-        if is_held and not session.waiting:
+        if is_held:
             judgements.append(_judgement(session, applied, CheckStatus.IDLE, rule=rule))
             continue
-        ends_at = datetime.fromtimestamp(float(ends[number]), UTC)
-        is_due = bool(left[number] == 0 and remaining[number] <= 0)
+        is_due = bool(left[number] == 0 and ends_at <= now)
         judgements.append(_judgement(session, applied, CheckStatus.IDLE, ends_at, is_due, rule))
     return judgements
 

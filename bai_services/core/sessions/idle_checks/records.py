@@ -77,8 +77,11 @@ class IdleDecision:
 class SessionIdleCheck:
     """The last result of one checker for a session.
 
-    ``ends_at``: when the checker stops the session if it stays idle; None: unknown.
-    ``warning_seconds``: the latest due warning, in seconds before the end; None: no warning is due.
+    ``ends_at``: when the checker stops the session if it stays idle; None: the countdown has not
+    begun. ``warning_seconds``: the latest due warning, in seconds before the end; None: no warning
+    is due. ``earliest_end_at`` and ``earliest_warning_at``: the end and the first warning if the
+    session is not used from now on; None: unknown, or there is no warning. ``reason``: text of the
+    rule, with the measured values if the session is idle.
     """
 
     checker_id: str
@@ -88,6 +91,8 @@ class SessionIdleCheck:
     is_dry_run: bool
     ends_at: datetime | None
     warning_seconds: int | None
+    earliest_end_at: datetime | None
+    earliest_warning_at: datetime | None
     reason: str
     coded: Mapping[str, Any] | None
     keep_alives_left: int

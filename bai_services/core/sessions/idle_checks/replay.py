@@ -36,13 +36,18 @@ class RecordedSession:
     devices: float
     kernels: tuple[KernelFacts, ...]
 
+    @property
+    def cores(self) -> float:
+        return sum(kernel.cpu_cores for kernel in self.kernels)
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayedStop:
     """A session that the checker would have stopped.
 
     ``used_again_at``: time of the next use if the stop is wrong because of this use, else None.
-    ``device_hours``: time of its accelerators from the stop until ``ended_at``.
+    ``device_hours`` and ``core_hours``: time of its accelerators and cores from the stop until
+    ``ended_at``.
     """
 
     session_id: str
@@ -52,13 +57,14 @@ class ReplayedStop:
     stopped_at: datetime
     ended_at: datetime
     device_hours: float
+    core_hours: float
     used_again_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
     """Result of a replay. ``judged``: number of sessions that the checker judges.
-    ``device_hours_freed`` excludes wrong stops.
+    ``device_hours_freed`` and ``core_hours_freed`` exclude wrong stops.
     """
 
     start: datetime
@@ -66,9 +72,11 @@ class Replay:
     interval_seconds: int
     judged: int
     judged_device_hours: float
+    judged_core_hours: float
     stopped: int
     stopped_wrongly: int
     device_hours_freed: float
+    core_hours_freed: float
     is_complete: bool
     stops: Sequence[ReplayedStop]
 
@@ -120,7 +128,7 @@ def replayed_stops(
         after = found.active[number, index + 1 :]
         uses = np.flatnonzero(after[: math.ceil(reuse.total_seconds() / interval)])
         used_at = ends[index + 1 + uses[0]] - interval if len(uses) else None
-        hours = session.devices * (session.ended_at - stopped_at).total_seconds() / _HOUR_SECONDS
+        hours = (session.ended_at - stopped_at).total_seconds() / _HOUR_SECONDS
         stops.append(
             ReplayedStop(
                 session.id,
@@ -129,7 +137,8 @@ def replayed_stops(
                 session.project,
                 stopped_at,
                 session.ended_at,
-                round(hours, 2),
+                round(session.devices * hours, 2),
+                round(session.cores * hours, 2),
                 None if used_at is None else datetime.fromtimestamp(int(used_at), UTC),
             )
         )
@@ -144,23 +153,30 @@ def summary(
     is_complete: bool,
     max_stops: int,
 ) -> Replay:
-    """Return the totals of a replay, and the stops with the most device hours."""
+    """Return the totals of a replay, and the stops with the most device and core hours."""
     start = grid.start
-    total = sum(
-        session.devices * (session.ended_at - max(session.started_at, start)).total_seconds()
+    hours = [
+        (session.ended_at - max(session.started_at, start)).total_seconds() / _HOUR_SECONDS
         for session in sessions
-    )
+    ]
+    device_hours = sum(s.devices * time for s, time in zip(sessions, hours, strict=True))
+    core_hours = sum(s.cores * time for s, time in zip(sessions, hours, strict=True))
     right = [stop for stop in stops if stop.used_again_at is None]
-    largest = sorted(stops, key=lambda stop: (-stop.device_hours, stop.stopped_at, stop.session_id))
+    largest = sorted(
+        stops,
+        key=lambda stop: (-stop.device_hours, -stop.core_hours, stop.stopped_at, stop.session_id),
+    )
     return Replay(
         start=start,
         end=grid.end,
         interval_seconds=grid.interval_seconds,
         judged=len(sessions),
-        judged_device_hours=round(total / _HOUR_SECONDS, 2),
+        judged_device_hours=round(device_hours, 2),
+        judged_core_hours=round(core_hours, 2),
         stopped=len(stops),
         stopped_wrongly=len(stops) - len(right),
         device_hours_freed=round(sum(stop.device_hours for stop in right), 2),
+        core_hours_freed=round(sum(stop.core_hours for stop in right), 2),
         is_complete=is_complete and len(stops) <= max_stops,
         stops=largest[:max_stops],
     )

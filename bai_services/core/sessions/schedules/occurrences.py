@@ -13,7 +13,7 @@ from itertools import islice
 from ...wall_clock import instant_of
 from .rules import Rule
 
-# Time within which every rule that can apply does apply: 29 February can be 8 years away.
+# Every rule that can ever apply, applies within this time: 29 February can be 8 years away.
 HORIZON_DAYS = 9 * 366
 _DAY = timedelta(days=1)
 

@@ -11,14 +11,15 @@ from typing import Any
 # Maximum number of schedules of a user: default in user policies, and limit for all policies.
 DEFAULT_MAX_SCHEDULES = 20
 MAX_SCHEDULES_PER_USER = 200
-# Time after a missed start within which the session is still started.
+# A missed start is made up for within this time.
 MAX_CATCH_UP_MINUTES = 24 * 60
 DEFAULT_CATCH_UP_MINUTES = 30
-# A start with a shorter delay does not count as late, because another manager may be taking over.
+# A start with a delay of up to this does not count as late, because another manager may be taking
+# over.
 GRACE = timedelta(minutes=2)
 # Number of next starts shown for a schedule.
 SHOWN_STARTS = 5
-# Time after which runs are removed; of each schedule, only the newest ``MAX_RUNS`` are kept.
+# Runs are removed after this time; only the newest ``MAX_RUNS`` runs of each schedule are kept.
 RUNS_KEPT_FOR = timedelta(days=90)
 MAX_RUNS = 100
 # Time between the notice to users and the stop of a session by a schedule.

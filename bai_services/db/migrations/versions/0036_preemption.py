@@ -13,8 +13,9 @@ down_revision = "0035"
 
 
 def upgrade() -> None:
-    # Constant defaults: with an expression such as ``sa.true()``, SQLite would copy the table and
-    # create its indexes in a random order, in which it chooses between equally good ones.
+    # The defaults are constants. With an expression such as ``sa.true()``, SQLite would copy the
+    # table and create its indexes in a random order, and this order determines which of several
+    # equally good indexes a query uses.
     with op.batch_alter_table("sessions", schema=None) as batch_op:
         batch_op.add_column(
             sa.Column("job_priority", sa.Integer(), server_default="0", nullable=False)

@@ -63,7 +63,7 @@ _SCOPE_NAME = sa.case(
 )
 _BINDINGS = (
     sa.select(
-        *bindings.columns,
+        *(column for column in bindings.columns if column.name != "effective_at"),
         checkers.c.name.label("checker"),
         sa.func.coalesce(_SCOPE_NAME, bindings.c.scope_id).label("scope_name"),
     )
@@ -116,9 +116,14 @@ class IdleCheckerStore:
             return await _checker(tx, checkers.c.id == values["id"], values["name"])
 
     async def update(
-        self, checker_id: str, version: int, changes: Mapping[str, Any], audit: AuditEntry
+        self,
+        checker_id: str,
+        version: int,
+        changes: Mapping[str, Any],
+        audit: AuditEntry,
+        at: datetime,
     ) -> CheckerRow:
-        """Change a checker that has ``version``.
+        """Change a checker that has ``version``; changed settings take effect at ``at``.
 
         Raises
         ------
@@ -130,6 +135,9 @@ class IdleCheckerStore:
         async with self._db.write() as tx:
             with raise_on_violation(_taken(changes.get("name", ""))):
                 await update_version(tx, checkers, checker_id, version, changes)
+            if "settings" in changes:
+                of_checker = bindings.c.checker_id == checker_id
+                await tx.execute(bindings.update().where(of_checker).values(effective_at=at))
             await record(tx, audit)
             return await _checker(tx, checkers.c.id == checker_id, checker_id)
 

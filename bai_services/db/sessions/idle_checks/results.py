@@ -33,6 +33,7 @@ class StoredCheck:
     kept_alive_at: datetime | None = None
     keep_alives: int = 0
     is_excluded: bool = False
+    expected_ends_at: datetime | None = None
 
     @property
     def key(self) -> Key:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,10 +19,9 @@ from bai_services.core.resources import CPU, MEM, ResourceSlots, family_of
 from bai_services.core.sessions.idle_checks.checkers import (
     AppliedChecker,
     BindingScope,
-    Checker,
     CheckerType,
+    CheckStatus,
 )
-from bai_services.core.sessions.idle_checks.judging import CheckStatus
 from bai_services.core.sessions.idle_checks.pressure import WaitingSession
 from bai_services.core.sessions.idle_checks.replay import RecordedSession
 from bai_services.core.sessions.idle_checks.usage_table import DeviceFacts, KernelFacts
@@ -259,7 +258,8 @@ class IdleCheckStore:
     async def keep_alive(self, session_id: str, at: datetime) -> int:
         """Restart the windows of a session; return the number of checkers that allow this.
 
-        Dry runs stop nothing: their windows restart too, but they use up no keep-alive.
+        The windows of dry runs also restart, but this does not use up a keep-alive, because dry
+        runs stop nothing.
 
         Raises
         ------
@@ -280,6 +280,7 @@ class IdleCheckStore:
                     "kept_alive_at": at,
                     "status": CheckStatus.ACTIVE,
                     "ends_at": None,
+                    "expected_ends_at": None,
                     "is_due": False,
                 }
                 if check.stored.is_dry_run:
@@ -443,29 +444,37 @@ _IS_CHECK = sa.and_(
 )
 _OF_SESSION_THAT_RUNS_LATER = sa.exists().where(
     sessions.c.id == session_idle_checks.c.session_id,
-    # Not `in_`, which cannot be used for several rows of parameters.
+    # `in_` cannot be used, because the statement is executed with several rows of parameters.
     sa.or_(*(sessions.c.status == status for status in _RUNS_LATER)),
 )
 _RESET_CHECK = (
     session_idle_checks.update()
     .where(_IS_CHECK, _OF_SESSION_THAT_RUNS_LATER)
-    .values(status=CheckStatus.NOT_CHECKED, ends_at=None, is_due=False, rule=None)
+    .values(
+        status=CheckStatus.NOT_CHECKED,
+        ends_at=None,
+        expected_ends_at=None,
+        is_due=False,
+        rule=None,
+    )
 )
 _DELETE_CHECK = session_idle_checks.delete().where(_IS_CHECK, ~_OF_SESSION_THAT_RUNS_LATER)
 
 
-async def _bound_checkers(tx: AsyncConnection) -> dict[Key, list[tuple[Checker, bool]]]:
-    """Return (checker, is_dry_run) of the enabled bindings, by scope."""
+async def _bound_checkers(tx: AsyncConnection) -> dict[Key, list[AppliedChecker]]:
+    """Return the checkers of the enabled bindings, by scope."""
     by_id = {
         row.id: checker_of(row.id, row.name, row.type, row.settings)
         for row in await tx.execute(
             sa.select(checkers.c.id, checkers.c.name, checkers.c.type, checkers.c.settings)
         )
     }
-    by_scope: dict[Key, list[tuple[Checker, bool]]] = defaultdict(list)
+    by_scope: dict[Key, list[AppliedChecker]] = defaultdict(list)
     for row in await tx.execute(sa.select(bindings).where(bindings.c.is_enabled)):
         if row.checker_id in by_id:
-            by_scope[row.scope, row.scope_id].append((by_id[row.checker_id], row.is_dry_run))
+            checker = by_id[row.checker_id]
+            applied = AppliedChecker(checker, row.is_dry_run, effective_at=row.effective_at)
+            by_scope[row.scope, row.scope_id].append(applied)
     return by_scope
 
 
@@ -490,12 +499,13 @@ def _running_session(
 
 def _applied(
     row: Any,
-    by_scope: Mapping[Key, Sequence[tuple[Checker, bool]]],
+    by_scope: Mapping[Key, Sequence[AppliedChecker]],
     set_by_users: Mapping[Key, Any],
 ) -> tuple[AppliedChecker, ...]:
     """Return the checkers of a session's scopes.
 
-    A checker is a dry run only if all its bindings to these scopes are dry runs.
+    A checker is a dry run only if all its bindings to these scopes are dry runs. If there are
+    several bindings, the earliest effective binding counts.
     """
     scopes = (
         (BindingScope.DOMAIN, row.domain),
@@ -504,21 +514,21 @@ def _applied(
         (BindingScope.USER, row.owner_id),
         (BindingScope.KEYPAIR_POLICY, row.resource_policy),
     )
-    found: dict[str, tuple[Checker, bool]] = {}
+    found: dict[str, AppliedChecker] = {}
     for scope in scopes:
-        for checker, is_dry_run in by_scope.get(scope, ()):
-            _, was_dry_run = found.get(checker.id, (checker, True))
-            found[checker.id] = (checker, is_dry_run and was_dry_run)
-    applied = []
-    for checker, is_dry_run in found.values():
-        set_for = set_by_users.get((row.id, checker.id))
-        if set_for is None:
-            applied.append(AppliedChecker(checker, is_dry_run))
-        else:
-            applied.append(
-                AppliedChecker(checker, is_dry_run, set_for.is_excluded, set_for.kept_alive_at)
-            )
-    return tuple(applied)
+        for applied in by_scope.get(scope, ()):
+            other = found.get(applied.checker.id, applied)
+            found[applied.checker.id] = min(applied, other, key=_precedence)
+    return tuple(
+        applied
+        if (set_for := set_by_users.get((row.id, applied.checker.id))) is None
+        else replace(applied, is_excluded=set_for.is_excluded, kept_alive_at=set_for.kept_alive_at)
+        for applied in found.values()
+    )
+
+
+def _precedence(applied: AppliedChecker) -> tuple[bool, datetime]:
+    return applied.is_dry_run, applied.effective_at or datetime.min.replace(tzinfo=UTC)
 
 
 def _facts(row: Any) -> KernelFacts:
@@ -554,7 +564,7 @@ async def _upsert(tx: AsyncConnection, checks: Sequence[StoredCheck]) -> None:
     if not checks:
         return
     insert = (postgresql if tx.dialect.name == "postgresql" else sqlite).insert(session_idle_checks)
-    names = ("status", "is_dry_run", "is_due", "ends_at", "rule")
+    names = ("status", "is_dry_run", "is_due", "ends_at", "expected_ends_at", "rule")
     newest = {name: insert.excluded[name] for name in names}
     await tx.execute(
         insert.on_conflict_do_update(index_elements=session_idle_checks.primary_key, set_=newest),

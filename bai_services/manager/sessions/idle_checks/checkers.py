@@ -108,7 +108,7 @@ class IdleCheckers:
             return _record(row)
         entry = self._entry(caller, "update", row.name, fields=sorted(changes.keys() - {"version"}))
         version = changes.get("version") or row.version
-        return _record(await self._store.update(row.id, version, values, entry))
+        return _record(await self._store.update(row.id, version, values, entry, self._clock()))
 
     async def delete(self, caller: Caller, key: str) -> None:
         """Delete a checker and its bindings."""
@@ -150,9 +150,11 @@ class IdleCheckers:
         kind = _scope(scope)
         scope_id, target = await self._resolve(caller, kind, scope_key)
         authorizer.require(caller, "idle-checker.bind", target)
+        now = self._clock()
         values = {
             "id": str(uuid.uuid4()),
-            "created_at": self._clock(),
+            "created_at": now,
+            "effective_at": now,
             "checker_id": row.id,
             "scope": kind,
             "scope_id": scope_id,
@@ -177,7 +179,12 @@ class IdleCheckers:
             If a superadmin created or last changed the binding, and the caller is a domain admin.
         """
         binding = await self._own_binding(caller, binding_id)
-        values = {**changes, "changed_by_role": caller.role}
+        values: dict[str, Any] = {**changes, "changed_by_role": caller.role}
+        may_stop = changes.get("is_enabled", binding.is_enabled) and not changes.get(
+            "is_dry_run", binding.is_dry_run
+        )
+        if may_stop and (binding.is_dry_run or not binding.is_enabled):
+            values["effective_at"] = self._clock()
         entry = self._entry(
             caller,
             "change-binding",

@@ -1,4 +1,4 @@
-"""Judge running sessions by their idle checkers, and stop sessions that are idle too long."""
+"""Judge running sessions by their idle checkers, and stop sessions that are idle for too long."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from bai_services.core.sessions.idle_checks.checkers import MAX_WINDOW_SECONDS, CheckerType
 from bai_services.core.sessions.idle_checks.judging import (
+    INTERVAL_SECONDS,
     LAGS,
     JudgedSession,
     Judgement,
@@ -38,7 +39,14 @@ from ..planned_stops import PlannedStops
 
 log = logging.getLogger(__name__)
 
-TICK_SECONDS = 15.0
+TICK_SECONDS = float(INTERVAL_SECONDS)
+# Minimum time between two steps, in seconds, and as a multiple of the duration of the last step.
+_MIN_WAIT_SECONDS = 0.5
+_MIN_WAIT_FACTOR = 4
+# Steps are planned this much later, because a step just before a moment would have no effect.
+_MARGIN_SECONDS = 0.02
+# After the announced end of a session, its next report is awaited for this time.
+_REPORT_WAIT = timedelta(seconds=5)
 # A larger difference between the clock and the monotonic clock counts as a clock change.
 _CLOCK_TOLERANCE = timedelta(seconds=10)
 # End times that differ by less are not stored again. Users see the stored end.
@@ -64,6 +72,8 @@ class _Results:
     removed: Collection[Key] = ()
     decisions: list[Decision] = field(default_factory=list)
     has_new_warnings: bool = False
+    # Times at which a session must be judged again: warnings and ends.
+    moments: list[datetime] = field(default_factory=list)
     # Sessions whose enforced end may have changed.
     limited: set[str] = field(default_factory=set)
     due: dict[str, tuple[RunningSession, list[Judgement]]] = field(default_factory=dict)
@@ -78,8 +88,9 @@ class _Stops:
 
 
 class IdleJudging:
-    """Judges every ``TICK_SECONDS`` while this manager holds the lease.
+    """Judges every ``TICK_SECONDS``, and at warnings and announced ends.
 
+    Only the manager that holds the lease judges.
     The arrays with the samples are built again after a start, a takeover of the lease and a change
     of the clock. A session is stopped only if its end was shown for at least the time of the final
     warning, by the monotonic clock of this manager.
@@ -108,6 +119,8 @@ class IdleJudging:
         # Called with the ids of sessions whose enforced end may have changed.
         self.on_changed_ends: Callable[[Collection[str]], None] = lambda ids: None
         self._loop = Loop("idle checks", self.step, TICK_SECONDS)
+        # When the next step is due after the last one.
+        self.next_step_seconds = TICK_SECONDS
         self._cleaned_at: float | None = None
         self._reset()
 
@@ -146,7 +159,7 @@ class IdleJudging:
         sessions = await self._store.running() if await self._store.has_bindings() else []
         if self._is_new and await self._clock_was_set_back(now):
             self._trusted_since = now
-            # Delete samples in the future: they would count later, when the clock reaches their
+            # Delete samples in the future, because they would count when the clock reaches their
             # times.
             await self._samples.delete_from(FINE, now + _SAMPLE_TOLERANCE)
         self._is_new = False
@@ -170,6 +183,19 @@ class IdleJudging:
             elif decision.session_id in stops.stopped:
                 self._metrics.idle_decisions.labels("stop").inc()
         await self._clean_up(now, monotonic)
+        self._plan_next_step(results.moments, now, self._monotonic() - monotonic)
+
+    def _plan_next_step(self, moments: Iterable[datetime], now: datetime, seconds: float) -> None:
+        """Plan the next step for the earliest moment. ``seconds``: duration of the current step.
+
+        Without a planned step, a session would be stopped up to ``TICK_SECONDS`` after its
+        announced end.
+        """
+        waits = [(moment - now).total_seconds() - seconds for moment in moments]
+        least = max(_MIN_WAIT_SECONDS, _MIN_WAIT_FACTOR * seconds)
+        first = max(min(waits, default=TICK_SECONDS) + _MARGIN_SECONDS, least)
+        self.next_step_seconds = min(first, TICK_SECONDS)
+        self._loop.run_within(self.next_step_seconds)
 
     def _judge(
         self,
@@ -186,8 +212,8 @@ class IdleJudging:
         for raw in judge(judged, self._tables, now, self._trusted_since):
             before = stored.get((raw.session_id, raw.checker.id))
             if before is not None and before.ends_at is None:
-                # The end is no longer shown, because a user kept the session alive or excluded it
-                # briefly.
+                # The end is no longer shown, because a user has kept the session alive or has
+                # excluded it for a short time.
                 self._shown_since.pop(before.key, None)
             was_shown = (raw.session_id, raw.checker.id) in self._shown_since
             judgement = self._after_warning(raw, now, monotonic)
@@ -200,6 +226,7 @@ class IdleJudging:
             else:
                 check = before
             results.current[check.key] = check
+            results.moments += _moments(judgement, now)
             if check.key in self._shown_since and not (was_shown or check.is_dry_run):
                 results.has_new_warnings = True
             is_repeated = judgement.is_dry_run and before is not None and before.is_due
@@ -341,6 +368,24 @@ class IdleJudging:
         await self._store.clean_up(now - _DECISIONS_KEPT_FOR)
 
 
+def _moments(judgement: Judgement, now: datetime) -> list[datetime]:
+    """Return the times at which the session must be judged again: its warnings and its end.
+
+    A session reports its activity at its announced end. Until this report is there, the session is
+    not due.
+    """
+    settings = judgement.checker.settings
+    end = judgement.ends_at or judgement.expected_ends_at
+    if end is None or judgement.is_due:
+        return []
+    # The countdown begins at the first warning or at half of the window.
+    before = {settings.max_seconds // 2, *settings.warnings_seconds, 0}
+    moments = [at for left in before if (at := end - timedelta(seconds=left)) > now]
+    if end <= now < end + _REPORT_WAIT:
+        moments.append(now)
+    return moments
+
+
 def _check_of(judgement: Judgement) -> StoredCheck:
     return StoredCheck(
         judgement.session_id,
@@ -350,6 +395,7 @@ def _check_of(judgement: Judgement) -> StoredCheck:
         judgement.is_due,
         judgement.ends_at,
         None if judgement.rule is None else judgement.rule.as_json(),
+        expected_ends_at=judgement.expected_ends_at,
     )
 
 
@@ -380,6 +426,12 @@ def _differs(before: StoredCheck, after: StoredCheck) -> bool:
         after.is_due,
     ):
         return True
-    if before.ends_at is None or after.ends_at is None:
-        return before.ends_at is not after.ends_at
-    return abs(before.ends_at - after.ends_at) >= _END_TOLERANCE
+    return _is_other_end(before.ends_at, after.ends_at) or _is_other_end(
+        before.expected_ends_at, after.expected_ends_at
+    )
+
+
+def _is_other_end(before: datetime | None, after: datetime | None) -> bool:
+    if before is None or after is None:
+        return before is not after
+    return abs(before - after) >= _END_TOLERANCE

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
 
 from bai_services.core.coded_text import CodedText
-from bai_services.core.sessions.idle_checks.checkers import CheckerType
+from bai_services.core.resources import family_of
+from bai_services.core.sessions.idle_checks.checkers import CheckerType, CheckStatus
+from bai_services.core.sessions.idle_checks.judging import limit_text
 from bai_services.core.sessions.idle_checks.records import SessionIdleCheck
 from bai_services.db.sessions.idle_checks.results import ViewedCheck
 
 
-def idle_checks_of(checks: Iterable[ViewedCheck], now: datetime) -> list[SessionIdleCheck]:
-    """Return the results of the checkers of a session."""
-    return [_check(check, now) for check in checks]
+def idle_checks_of(
+    checks: Iterable[ViewedCheck], slots: Iterable[str], now: datetime
+) -> list[SessionIdleCheck]:
+    """Return the results of the checkers of a session that has requested these slots."""
+    families = {family for slot in slots if (family := family_of(slot)) is not None}
+    return [_check(check, families, now) for check in checks]
 
 
 def check_warnings(checks: Sequence[SessionIdleCheck]) -> list[str]:
@@ -26,9 +31,15 @@ def check_warnings(checks: Sequence[SessionIdleCheck]) -> list[str]:
     ]
 
 
-def _check(viewed: ViewedCheck, now: datetime) -> SessionIdleCheck:
+def _check(viewed: ViewedCheck, families: Collection[str], now: datetime) -> SessionIdleCheck:
     stored, checker = viewed.stored, viewed.checker
     settings = checker.settings
+    if stored.status == CheckStatus.IDLE and stored.rule is not None:
+        rule = CodedText.from_json(stored.rule)
+    else:
+        rule = limit_text(checker, families)
+    end = stored.ends_at or stored.expected_ends_at
+    warning = timedelta(seconds=settings.first_warning_seconds)
     return SessionIdleCheck(
         checker_id=checker.id,
         checker=checker.name,
@@ -37,8 +48,10 @@ def _check(viewed: ViewedCheck, now: datetime) -> SessionIdleCheck:
         is_dry_run=stored.is_dry_run,
         ends_at=stored.ends_at,
         warning_seconds=_warning(stored.ends_at, settings.warnings_seconds, now),
-        reason="" if stored.rule is None else str(CodedText.from_json(stored.rule)),
-        coded=stored.rule,
+        earliest_end_at=end,
+        earliest_warning_at=end - warning if end is not None and warning else None,
+        reason=str(rule),
+        coded=rule.as_json(),
         keep_alives_left=max(settings.max_keep_alives - stored.keep_alives, 0),
         allows_exclusion=settings.allows_exclusion,
         is_excluded=stored.is_excluded,

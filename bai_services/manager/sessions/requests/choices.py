@@ -72,7 +72,7 @@ def find_group(
 
 
 def choose_group(groups: Sequence[GroupFacts], name: str | None, kind: SessionType) -> GroupFacts:
-    """Return the group of ``find_group``; raise if it does not accept sessions of ``kind``."""
+    """Return the result of ``find_group``; raise if it does not accept sessions of ``kind``."""
     group = find_group(groups, name, kind)
     if kind not in group.allowed_session_types:
         raise InvalidRequest(

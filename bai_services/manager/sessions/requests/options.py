@@ -259,8 +259,8 @@ def limits(found: StartFacts) -> dict[str, SlotLimit]:
     The maximum is bounded by the caller's limits (``allowed``; None: no limit), and by the largest
     agent or machine that provisioning can start (``largest``). ``now`` is also bounded by the
     current usage of the caller's quotas, by the limits of pending sessions (every session is
-    pending at first), and by the free capacity of one agent. ``now`` is 0 if not even the smallest
-    session would be accepted and start.
+    pending at first), and by the free capacity of one agent. ``now`` is 0 if even the smallest
+    session would be rejected or would not start now.
     """
     facts, agents = found.admission, found.agents
     caps = facts.caps_in_order
@@ -323,7 +323,7 @@ def _smallest_requests(found: StartFacts) -> set[Request]:
 
 
 def _is_accepted(found: StartFacts, slots: ResourceSlots) -> bool:
-    """Return whether a session with one kernel would be created, and no quota would delay it."""
+    """Return whether a session with one kernel could be created without a delay by a quota."""
     facts = found.admission
     caps = facts.caps_in_order
     return found.is_keypair_active and not (

@@ -1,4 +1,4 @@
-"""Quotas of every scope to which a session is charged, and the resources of a resource group."""
+"""Quotas of all scopes to which a session is charged, and the resources of a resource group."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ class Requests:
         sessions: list[NewSession] = []
         for number, request in enumerate(requests, 1):
             if number % YIELD_EVERY == 0:
-                # Yield explicitly: if all results are cached, no other await suspends this loop.
+                # Let other tasks run: if all results are cached, no other await suspends this loop.
                 await asyncio.sleep(0)
             try:
                 sessions.append(await self._resolve(caller, request, cache, session_id, creatable))

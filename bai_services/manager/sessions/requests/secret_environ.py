@@ -59,7 +59,7 @@ class SecretEnviron:
     def digests(self, environ: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
         """Return the environment for the digest of a request, with secret values as keyed hashes.
 
-        Without the manager's key, a secret value cannot be found by hashing guesses.
+        The hashes are keyed, so that guessed values cannot be tested without the manager's key.
         """
 
         def digest(text: str) -> str:

@@ -25,12 +25,12 @@ from bai_services.core.sessions.schedules.records import (
     RunStatus,
 )
 from bai_services.core.sessions.spec import spec_of
+from bai_services.db.open_work import Work
 from bai_services.db.sessions.schedules.runs import BATCH, DueRun, NewRun, ScheduleRunStore
 from bai_services.db.sessions.schedules.schedules import ScheduleRow
 
 from ...accounts.callers import Callers
 from ...context import ManagerContext
-from ...loop import Loop
 from ...scheduling.lease import Lease
 from ..requests.templates import Templates
 from ..sessions import Sessions
@@ -66,7 +66,7 @@ class ScheduleRunner:
         self._lease = lease
         self._monotonic = monotonic
         self._cleaned_at: float | None = None
-        self._loop = Loop("schedules", self.step, TICK_SECONDS)
+        self._loop = lease.loop("schedules", self.step, TICK_SECONDS, Work.SCHEDULES)
 
     def start(self) -> None:
         self._loop.start()
@@ -162,7 +162,7 @@ class ScheduleRunner:
 def _new_run(schedule: ScheduleRow, now: datetime) -> NewRun:
     """Return the run for the latest due start.
 
-    If several starts became due while no manager ran, the earlier ones are dropped.
+    If several starts became due while no manager was running, the earlier ones are dropped.
     """
     fields = fields_of(schedule)
     first = schedule.next_start_at or now

@@ -13,12 +13,12 @@ from datetime import datetime
 from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.sessions.dependencies import failure_reason
 from bai_services.core.sessions.lifecycle import ENDED, Event, Result, Status
+from bai_services.db.open_work import Work
 from bai_services.db.sessions.deadlines import DeadlineStore, Overdue
 from bai_services.db.sessions.dependencies import DependencyStore
 from bai_services.db.sessions.rows import SessionRow
 
 from ...clock import Clock
-from ...loop import Loop
 from ...scheduling.lease import Lease
 from ..lifecycle import Lifecycle
 from ..planned_stops import PlannedStops
@@ -87,7 +87,7 @@ class Deadlines:
         self._lifecycle = lifecycle
         self._stops = stops
         self._clock = clock
-        self._loop = Loop("deadlines", self.step, TICK_SECONDS)
+        self._loop = lease.loop("deadlines", self.step, TICK_SECONDS, Work.DEADLINES)
         lifecycle.listen(self._on_change)
 
     def start(self) -> None:

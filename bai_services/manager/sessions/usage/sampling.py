@@ -21,8 +21,8 @@ from ...clock import Clock, monotonic_of
 from ...loop import Loop
 from ...scheduling.lease import Lease
 
-# Time between the end of a coarse interval and its downsampling: until then, other managers may
-# still store fine samples of the interval.
+# Time between the end of a coarse interval and its downsampling. During this time, other managers
+# may still store fine samples of the interval.
 _DOWNSAMPLE_DELAY = timedelta(seconds=2 * FINE.interval_seconds)
 
 

@@ -1,5 +1,8 @@
 import i18next from 'i18next';
-import { beforeAll, expect, test, vi } from 'vitest';
+import type { ReactElement } from 'react';
+import { renderToStaticMarkup } from 'react-dom/server';
+import { initReactI18next } from 'react-i18next';
+import { afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { numberOf } from '../src/components/amount';
 import {
   changedValues,
@@ -7,6 +10,7 @@ import {
   textToHosts,
   textToSlots
 } from '../src/components/entities/values';
+import type { Column } from '../src/components/entities/entity';
 import { showValue } from '../src/components/entities/showValue';
 import type { Item } from '../src/data/entities';
 import en from '../src/i18n/en';
@@ -15,7 +19,9 @@ import { BUDGETS } from '../src/pages/projects/budgets';
 
 vi.mock('../src/config', () => ({ config: { masksUsers: false } }));
 
-beforeAll(() => i18next.init({ lng: 'en', resources: { en: { translation: en } } }));
+beforeAll(() =>
+  i18next.use(initReactI18next).init({ lng: 'en', resources: { en: { translation: en } } })
+);
 
 test('numberOf parses a number with or without a binary suffix', () => {
   expect(numberOf('0.25')).toBe(0.25);
@@ -87,4 +93,19 @@ test('amounts of a budget have two decimals and the currency of the prices', () 
   expect(shown(budget)).toEqual(['1,000 EUR', '1,000.01 EUR', '0 EUR']);
   expect(shown({ ...budget, left: -0.22 })[2]).toBe('0.22 EUR over');
   expect(shown({ amount: 5, spent: null, left: null, currency: '' })).toEqual(['5', '–', '–']);
+});
+
+afterEach(() => vi.unstubAllEnvs());
+
+test('an exact time has seconds, the local time zone and a machine-readable value', () => {
+  vi.stubEnv('TZ', 'Asia/Seoul');
+  const shown = (column: Partial<Column>) =>
+    renderToStaticMarkup(
+      showValue('2026-11-28T12:40:07.5Z', { key: 'at', ...column }, {}, 'audit-log') as ReactElement
+    );
+  const exact = shown({ isExact: true });
+  expect(exact).toMatch(/>Nov 28, 2026, 9:40:07\sPM<\/time>$/);
+  expect(exact).toContain('dateTime="2026-11-28T12:40:07.5Z"');
+  expect(exact).toMatch(/title="Saturday, November 28, 2026 at 9:40:07\sPM GMT\+9"/);
+  expect(shown({})).toMatch(/>Nov 28, 2026, 9:40\sPM<\/time>$/);
 });

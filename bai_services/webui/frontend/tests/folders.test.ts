@@ -30,6 +30,19 @@ test('a tab selects folders by their status and by their relation to the user', 
   expect(filtersOfTab('trash')).not.toHaveProperty('relation');
 });
 
+test.each([
+  ['cloning', []],
+  ['performing', []],
+  ['error', ['trash']],
+  ['delete-pending', ['restore', 'purge']],
+  ['delete-ongoing', []],
+  ['delete-complete', []],
+  ['delete-error', ['purge']]
+])('a folder with the status %s has the actions %j', (status, actions) => {
+  const folder = { status, permission: 'wd', relation: 'own', cloneable: true, is_managed: true };
+  expect(actionsFor(folder as Folder, true)).toEqual(actions);
+});
+
 test('only a folder that the user manages has actions that change it', () => {
   // A user who was granted `wd` on a shared folder may write files but not manage the folder.
   const folder = { status: 'ready', permission: 'wd', relation: 'shared', cloneable: false };

@@ -1,13 +1,26 @@
 import { expect, test } from 'vitest';
-import { freedPercent, savedSeconds } from '../src/pages/idleCheckers/replayTotals';
+import { freedPercent, savedSeconds, totalsOf } from '../src/pages/idleCheckers/replayTotals';
 
 test.each([
   [0, 0, 0],
   [0.02, 10, 0.2],
   [6.66, 10, 67],
   [10, 10, 100]
-])('%d of %d device hours are %d%%', (freed, total, percent) => {
-  expect(freedPercent({ device_hours_freed: freed, judged_device_hours: total })).toBe(percent);
+])('%d of %d hours are %d%%', (freed, judged, percent) => {
+  expect(freedPercent({ freed, judged })).toBe(percent);
+});
+
+test.each([
+  [8, 'device_hours', 2, 8],
+  [0, 'core_hours', 3, 12]
+])('sessions with %d device hours are shown in %s', (devices, hours, freed, judged) => {
+  const result = {
+    judged_device_hours: devices,
+    device_hours_freed: devices / 4,
+    judged_core_hours: 12,
+    core_hours_freed: 3
+  };
+  expect(totalsOf(result)).toMatchObject({ hours, freed, judged });
 });
 
 test('a short session is shown with the time that it ran longer', () => {

@@ -70,7 +70,7 @@ PICK_KERNEL, PICK_NEED, PICK_DEVICE, PICK_AMOUNT = range(4)
 # State of the search.
 (
     LOG_HEAD,  # write position of the log
-    DERIVED_HEAD,  # log position up to which the derived values of agents are current
+    DERIVED_HEAD,  # derived values of agents are current up to this log position
     VISIT,  # number of the last refresh of scores
     LAST_AGENT,  # row of the agent chosen last; -1: none
     RANDOM_STATE,  # state of the random generator
@@ -91,10 +91,10 @@ CACHED_HASH, CACHED_SCORE = range(2)
 ANY = -1
 UNIT = 1000  # thousandths of a whole device
 UNMATCHABLE_SHARE = UNIT + 1  # a share in force that no request can match
-PART_STEP = 10  # thousandths: step of the parts of a divided share; one part takes the rest
+PART_STEP = 10  # thousandths: step of the parts of a share; one part has the rest
 MIN_PART = 50  # thousandths: smallest part of a divided share
 BLOCK_SIZE = 64  # agents per block; the best score of each block is cached
-STATE_CACHE_SIZE = 1024  # scores cached by agent state if more than BLOCK_SIZE agents are stale
+STATE_CACHE_SIZE = 1024  # number of scores that are cached by agent state
 UNFIT = -(2**62)  # score of an agent that does not fit
 # Subtracted from the free thousandths of an unhealthy device, so that no request fits.
 UNHEALTHY_PENALTY = 2**40

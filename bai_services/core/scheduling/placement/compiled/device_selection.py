@@ -235,7 +235,8 @@ def choose_split(low, high, count, amount):  # type: ignore[no-untyped-def]
     """Return a bit mask of the fewest devices over which an amount can be divided; 0 if impossible.
 
     ``low`` and ``high`` are the smallest and largest part of each device, by descending ``high``.
-    With more than ``MAX_EXACT`` devices that differ in ``low``, an existing solution may be missed.
+    With more than ``MAX_EXACT`` devices that differ in ``low``, a solution may exist although 0 is
+    returned.
     """
     lows, highs, is_uniform = 0, 0, True
     for k in range(min(count, 62)):

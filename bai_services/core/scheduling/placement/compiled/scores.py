@@ -236,8 +236,8 @@ def unrequested_families(facts, free, shape):  # type: ignore[no-untyped-def]
 def pack_or_spread_score(policy, unrequested, left, cpu_left, mem_left):  # type: ignore[no-untyped-def]
     """Return the score of the policies pack and spread.
 
-    Both prefer the agent with the fewest unrequested device families: requests without devices
-    should not occupy agents with devices. Among equal agents, pack prefers the least free device
+    Both prefer the agent with the fewest unrequested device families: a request without devices
+    should not occupy an agent with devices. Among equal agents, pack prefers the least free device
     capacity, then the least cpu and mem; spread prefers the most. The score combines these values
     in one integer, mem in units of 256 MiB.
     """
@@ -388,7 +388,7 @@ def fill(columns, costs, policy, n, shape, free, picks):  # type: ignore[no-unty
         return -1
     for j in range(free.size):
         free[j] = columns.free[n, j]
-    # A variable, because numba would compile the callees a second time for the literal 0.
+    # Use a variable, because numba would compile the callees a second time for the literal 0.
     at = 0
     for kernel in range(shape[KERNELS]):
         for i in range(shape[NEED_COUNT]):
@@ -442,7 +442,7 @@ def plain_score(columns, costs, policy, n, shape):  # type: ignore[no-untyped-de
         return int(UNFIT)
     if has_need and shape[NEED_START + NEED_FAMILY] != family:
         return int(UNFIT)
-    # A cheap check of the total, before any single device is checked.
+    # The check of the total is fast, so it precedes the checks of single devices.
     if has_need and columns.tallies[n, WHOLE_COUNT if takes_whole else TOTAL_FREE] < amount:
         return int(UNFIT)
     if has_need and takes_whole:

@@ -87,7 +87,7 @@ def score_stale(columns, costs, cache, policy, s, shape, count):  # type: ignore
     """Score the first ``count`` agents of ``cache.stale``.
 
     If ``count`` exceeds one block, agents in equal states can reuse a cached score. If the best
-    score of a block may have dropped, the entry of its agent in ``cache.stale`` becomes -1 minus
+    score of a block may have decreased, the entry of its agent in ``cache.stale`` becomes -1 minus
     the number of the block.
     """
     is_many = count > BLOCK_SIZE
@@ -309,7 +309,7 @@ def search_one(pointers, s, is_allocating):  # type: ignore[no-untyped-def]
         cache.state[RANDOM_STATE] = random_state
     elif n >= 0:
         count = allocate_picks(columns, costs, cache, policy, n, shape)
-        if count < 0:  # this happens only if two different agent states have the same hash
+        if count < 0:  # happens only if two different agent states have the same hash
             n = -1
     pick = cache.picks[0]
     return n, count, pick[PICK_NEED], pick[PICK_DEVICE], pick[PICK_AMOUNT]
@@ -388,7 +388,7 @@ def add_free(pointers, n, j, cpu, mem, amount, is_last):  # type: ignore[no-unty
     columns.agents[n, MEM] += mem
     if j >= 0:
         columns.free[n, j] += amount
-        # If the device requires equal shares, the first share is in force until the device is
+        # If all shares of the device must be equal, the first share is in force until the device is
         # empty again.
         facts = columns.facts[n, j]
         if facts[IN_FORCE] != ANY:
@@ -407,7 +407,7 @@ def copy_arrays(source, target):  # type: ignore[no-untyped-def]
     own_columns, _, own_cache, own_shapes = unbundle(target)
     own_columns.agents[:] = columns.agents
     own_columns.free[:] = columns.free
-    if source[2, 0] != target[2, 0]:  # the facts are not shared
+    if source[2, 0] != target[2, 0]:  # the facts are not shared with the other cache
         own_columns.facts[:] = columns.facts
     own_columns.sums[:] = columns.sums
     own_columns.tallies[:] = columns.tallies

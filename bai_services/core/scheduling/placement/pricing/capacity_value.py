@@ -29,7 +29,7 @@ Item = tuple[int, int, float]
 
 
 def whole_device_items(mix: Mix, family: str, model: str, bins: tuple[int, int]) -> list[Item]:
-    """Return the items of requests for one (nearly) whole device that may use a model."""
+    """Return the items of requests for one (nearly) whole device of a model."""
     return [
         (-(-kind.cpu // bins[0]), -(-kind.mem // bins[1]), weight)
         for kind, weight in mix.items()

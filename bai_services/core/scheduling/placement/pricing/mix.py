@@ -13,7 +13,7 @@ from ..model import AgentState, Request
 
 # Number of requests below which the learned mix is blended with the default mix.
 _MIN_OWN_REQUESTS = 500
-# Weight of the default mix for a group without requests, in requests.
+# Weight of the default mix for a group without requests, as a number of requests.
 _DEFAULT_MIX_WEIGHT = 50
 
 

@@ -43,7 +43,7 @@ _MAX_DEVICES = 16
 
 
 class Variant(StrEnum):
-    """Which requests a capacity value counts as future use of a device.
+    """The requests that a capacity value counts as future use of a device.
 
     ``rows``: requests for (nearly) whole devices. ``bundles``: also devices filled with shares.
     ``blend``: three quarters of ``rows``, one quarter of ``bundles``. Variants with a reserve also

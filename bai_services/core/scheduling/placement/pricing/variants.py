@@ -29,14 +29,14 @@ _LOAD = 1.3
 _LISTS = 3
 # Trial without departures: maximum number of requests in a list.
 _MAX_LIST = 30_000
-# Trial with departures: loads. A load is the mean demand of running sessions, as a fraction of
-# capacity, if every session was placed.
+# Trial with departures: loads. A load is the mean demand of the running sessions if every session
+# is placed, as a fraction of capacity.
 _LOADS = (0.9, 1.0, 1.1)
 # Trial with departures: duration, as a multiple of the mean run time.
 _MEAN_RUNTIMES = 5
 # Trial with departures: limits of the number of arrivals, which take precedence over the duration.
 _MIN_ARRIVALS, _MAX_ARRIVALS = 2_000, 40_000
-# Fraction by which the measure of a variant must be higher to replace the first variant.
+# A variant replaces the first variant only if its measure is higher by at least this fraction.
 _MARGIN = 0.001
 
 # Mean run time of each kind of request, in seconds.
@@ -86,10 +86,10 @@ def choose_tables(
 def measure_allocated(
     tables: Tables, agents: Sequence[AgentState], runtimes: MeanRuntimes = NO_RUNTIMES
 ) -> float:
-    """Return how much of the mix fits on empty agents with these tables.
+    """Return how many thousandths of devices of the mix fit on empty agents with these tables.
 
-    The unit is thousandths of devices, summed over several lists of requests drawn from the mix.
-    ``runtimes`` is unused: the signature must match the alternative, ``measure_served``.
+    The result is the sum over several lists of requests that are drawn from the mix. ``runtimes``
+    is not used: the signature must match that of ``measure_served``.
     """
     trial = _Trial(tables, agents)
     wanted = _LOAD * trial.capacity

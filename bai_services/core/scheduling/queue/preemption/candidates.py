@@ -19,8 +19,8 @@ Ints = NDArray[np.int64]
 
 # Columns; a row is a session on one agent. SESSION, AGENT, RANK: positions in the lists of
 # ``Candidates``. CPU, MEM, DEVICES (thousandths): usage of the session on the agent. STARTED: Unix
-# time in microseconds. SIZE: usage on all agents, to compare sessions. TIE: breaks ties between
-# equal sessions; a hash of the id, so the order of additions has no effect.
+# time in microseconds. SIZE: usage on all agents, to compare sessions. TIE: hash of the id, which
+# orders otherwise equal sessions independently of the order of additions.
 SESSION, AGENT, RANK, CPU, MEM, DEVICES, STARTED, SIZE, TIE = range(9)
 _WIDTH = 9
 _GONE = -1
@@ -38,7 +38,7 @@ class Candidates:
         self._facts: Ints = np.full((_ROWS, _WIDTH), _GONE, np.int64)
         self._free = list(range(_ROWS))
         self._rows_of: dict[str, list[int]] = {}
-        # Entries stay when sessions are removed, because rows contain their positions.
+        # Entries remain when sessions are removed, because rows contain positions in these lists.
         self.sessions: list[RunningSession] = []
         self.ranks: list[Rank] = []
         self.agents: list[str] = []

@@ -31,7 +31,7 @@ StartPlanned = Callable[[Shape, str, tuple[Placement, ...]], None]
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A waiting planned session, and the placements that are held for it in this pass."""
+    """A planned session that waits, and the placements that are held for it in this pass."""
 
     shape: Shape
     plan: Plan
@@ -122,7 +122,7 @@ class GroupPlans:
 
     def _may_preempt(self, shape: Shape, victim: RunningSession) -> bool:
         if not victim.is_running:
-            return True  # it is being stopped already
+            return True  # it is already being stopped
         options = self._group_queue.state.preemption
         rank = Rank(victim.priority, victim.job_priority, victim.scopes)
         return victim.is_preemptible and rule_of(options, _rank_of(shape), rank) is not None
@@ -236,7 +236,7 @@ class GroupPlans:
         options, placer = group_queue.state.preemption, group_queue.placer
         kept = group_queue.victims()
         probe = placer.fork()
-        # Sessions that end without a preemption before the victims would be stopped.
+        # Sessions that end without preemption before the victims would be stopped.
         until = self._now + timedelta(seconds=options.grace_seconds)
         soon_ended = self._ending_before(until)
         for session in soon_ended:
@@ -262,10 +262,11 @@ class GroupPlans:
     def _fair_search(
         self, shape: Shape, probe: Placer, kept: frozenset[str], below_priority: int | None
     ) -> SearchResult:
-        """Find victims; afterwards, the users of victims by fair share must have larger shares.
+        """Find victims. After the preemption, the users of victims by fair share must still have
+        larger shares.
 
-        Victims by priority also reduce the shares, but are known only after a search. A second
-        search therefore assumes that all sessions of lower priority end.
+        Victims by priority also reduce the shares, but these victims are known only after a search.
+        A second search therefore assumes that all sessions of lower priority end.
         """
         group_queue = self._group_queue
         options = group_queue.state.preemption
@@ -291,7 +292,7 @@ class GroupPlans:
         return search
 
     def _keeps_order(self, shape: Shape, victims: Victims) -> bool:
-        """Return whether the users of victims by fair share still have the larger shares."""
+        """Return whether the users of victims by fair share would still have the larger shares."""
         running = self._group_queue.running
         shared = [running[key] for key, rule in victims.sessions if rule is Rule.FAIR_SHARE]
         if not shared:
@@ -382,5 +383,5 @@ _ALL_CPU = ResourceSlots({CPU: 2**50})
 
 
 def _close_agents(probe: Placer, agent_ids: Iterable[str]) -> None:
-    """Take all cpu of agents, so that no session fits there."""
+    """Allocate all cpu of agents, so that no session fits there."""
     probe.allocate([Placement(agent_id, _ALL_CPU) for agent_id in sorted(agent_ids)])

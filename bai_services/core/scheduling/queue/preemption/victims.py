@@ -41,13 +41,15 @@ class Wanted:
     kept: frozenset[str] = frozenset()
     # Sessions of other users with the same priority that may be preempted by ``FAIR_SHARE``.
     over_share: frozenset[str] = frozenset()
-    # Victims must have a lower priority than this; None: no such limit.
+    # Victims must have a priority below this; None: no limit.
     below_priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """The sessions to preempt, with their rules, and the placements that become possible."""
+    """The sessions to preempt, with their rules, and the placements that the preemption makes
+    possible.
+    """
 
     sessions: tuple[tuple[str, Rule], ...]
     placements: tuple[Placement, ...]
@@ -98,7 +100,7 @@ def find_victims(
         return SearchResult(next_at=next_at)
     sessions = _without_superfluous(chosen, probe, wanted)
     placements = probe.place(wanted.handle)
-    assert placements is not None  # the session fits after the end of ``sessions``
+    assert placements is not None  # the pending session fits after the end of ``sessions``
     named = tuple((s.id, _rule(options, wanted, s)) for s in sessions)
     return SearchResult(Victims(named, placements))
 
@@ -201,8 +203,8 @@ class _RankedAgents:
     """Agents on which the request fits after the end of sessions, the best first.
 
     The candidates on agent ``i`` are ``numbers[starts[i]:ends[i]]``, sorted by loss. A number is
-    the position of a session in ``Candidates.sessions``. ``is_first`` marks the first candidates of
-    each agent that together free enough.
+    the position of a session in ``Candidates.sessions``. ``is_first`` marks the smallest sufficient
+    number of first candidates of each agent.
     """
 
     numbers: Ints
@@ -214,7 +216,8 @@ class _RankedAgents:
 def _rank_agents(
     ordered: Ints, table: Candidates, probe: Placer, request: Request, order: VictimOrder
 ) -> _RankedAgents | None:
-    """Rank the agents by the sessions that would have to end there; None: no agent has enough.
+    """Rank the agents by the sessions that would have to end there; return None if no agent has
+    enough resources.
 
     The keys are the highest priority of these sessions, then their number (only with
     ``FEWEST_SESSIONS``), then their total loss. ``ordered`` are the rows of the sessions that may

@@ -5,7 +5,7 @@ import { useStored } from '../data/stored';
 import { unfoldedBanners, withChoice } from '../data/unfolded';
 
 interface BannerProps {
-  /** Identifies the message: the choice to fold it is stored. */
+  /** Identifies the message; the user's choice to fold it is stored under this id. */
   id: string;
   type: 'info' | 'warning' | 'error';
   title: ReactNode;

@@ -18,7 +18,7 @@ const TYPES = new Map<string, 'info' | 'warning' | 'error'>([
   ['warning', 'warning'],
   ['critical', 'error']
 ]);
-// If there are more, the details of the less important ones are folded: the page comes first.
+// The details of further, less important banners are folded, so that the page remains visible.
 const MAX_UNFOLDED = 1;
 
 /**
@@ -82,7 +82,7 @@ function MaintenanceBanner({ maintenance, areFew }: MaintenanceBannerProps) {
   };
   return (
     <Banner
-      // A folded plan is shown again when it is in force.
+      // A planned maintenance that the user has folded is shown again when it begins.
       id={`${id}-${phase}`}
       type={isActive ? 'warning' : 'info'}
       title={

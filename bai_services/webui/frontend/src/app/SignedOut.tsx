@@ -17,7 +17,7 @@ export function SignedOut({ reason }: { reason: string }) {
   const { message, notification } = App.useApp();
   useEffect(() => {
     queries.clear();
-    // They are outside of the page that was replaced.
+    // Messages and dialogs are outside of the page, so they are not replaced with it.
     message.destroy();
     notification.destroy();
     Modal.destroyAll();

@@ -36,6 +36,16 @@ export function formatTime(text: string, language: string): string {
   return new Date(text).toLocaleString(language, { dateStyle: 'medium', timeStyle: 'short' });
 }
 
+/** Format a time to the second. */
+export function formatExactTime(text: string, language: string): string {
+  return new Date(text).toLocaleString(language, { dateStyle: 'medium', timeStyle: 'medium' });
+}
+
+/** Format a time to the second, with the weekday and the time zone. */
+export function formatFullTime(text: string, language: string): string {
+  return new Date(text).toLocaleString(language, { dateStyle: 'full', timeStyle: 'long' });
+}
+
 /** Format a time in the near future; omit the date if it is today. */
 export const formatSoon = (text: string, language: string, now = new Date()) =>
   new Date(text).toDateString() === now.toDateString()

@@ -21,7 +21,7 @@ signIns.onmessage = () => {
   }
 };
 
-/** Address of the Hub's sign-in, which ends on a page that notifies this one. */
+/** Address of the Hub's sign-in, which ends on a page that notifies the current page. */
 export const signInAddress = `${config.base}/signed-in`;
 
 /** While the user is signed out, find out whether the user has signed in again in another window. */

@@ -22,9 +22,9 @@ const REFRESH_NEAR_END_MILLIS = 15_000;
 const toastKey = (session: string) => `${session}:stops`;
 
 /**
- * Show a warning for each session that is stopped soon. It stays, with the remaining time, until
- * the stop is postponed or the user closes it; a closed one is shown again two minutes before the
- * stop. Returns whether there is a warning.
+ * Show a warning for each session that is stopped soon. The warning remains, with the remaining
+ * time, until the stop is postponed or the user closes it. A closed warning is shown again two
+ * minutes before the stop. Returns whether there is a warning.
  */
 export function useStopWarnings(owner: string | undefined): boolean {
   const { t, i18n } = useTranslation();
@@ -127,7 +127,9 @@ function Description(props: PartProps) {
       {stopText(t, i18n.language, warning)}{' '}
       {/* A screen reader would read a toast again whenever this changes. */}
       <strong aria-hidden className="bai-time">
-        {t('notices.left', { time: formatDuration(left, i18n.language) })}
+        {left === 0
+          ? t('notices.stopping-now')
+          : t('notices.left', { time: formatDuration(left, i18n.language) })}
       </strong>
       {rule && <div>{reasonText(i18n, { message: rule.reason, coded: rule.coded })}</div>}
       {after && <div>{t(after)}</div>}

@@ -118,6 +118,8 @@ export interface Column {
   isOptional?: boolean;
   /** Whether the column contains sentences; it does not shrink to the width of a word. */
   hasSentences?: boolean;
+  /** Whether times are shown with seconds. */
+  isExact?: boolean;
   /** See `Field`. */
   noLimit?: number | null;
   render?: (item: Item) => ReactNode;

@@ -1,8 +1,9 @@
 import i18next from 'i18next';
 import { formatBytes } from '../bytes';
 import { PERSONAL, personal } from '../personal';
-import { formatDuration, formatTime } from '../time';
+import { formatDuration } from '../time';
 import { SlotTags } from '../SlotTags';
+import { TimeText } from '../TimeText';
 import type { Item } from '../../data/entities';
 import type { Column } from './entity';
 import { UserText } from '../UserText';
@@ -30,7 +31,7 @@ export function showValue(value: unknown, column: Column, item: Item, area: stri
   }
   if (typeof value === 'string') {
     return TIME.test(column.key) ? (
-      <span className="bai-time">{formatTime(value, i18next.language)}</span>
+      <TimeText at={value} isExact={column.isExact ?? false} />
     ) : (
       <UserText
         text={PERSONAL.has(column.key) ? personal(value) : choiceText(area, column, value)}

@@ -27,6 +27,14 @@ export function useBuild() {
   });
 }
 
+/** Read the files of a recipe from a folder or git repository. */
+export function useReadRecipe() {
+  return useMutation({
+    mutationFn: (body: components['schemas']['RecipeSource']) =>
+      unwrap(api.POST('/recipes', { body }))
+  });
+}
+
 /** The output of a build. */
 export const buildLogQuery = (id: string) =>
   queryOptions({

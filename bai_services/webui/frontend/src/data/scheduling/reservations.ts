@@ -25,3 +25,11 @@ export const delaysQuery = (key: string) =>
     queryFn: ({ signal }) =>
       unwrap(api.GET('/reservations/{key}/delays', { signal, params: { path: { key } } }))
   });
+
+/** The running sessions that can delay an open reservation. */
+export const conflictsQuery = (key: string) =>
+  queryOptions({
+    queryKey: ['entities', '/reservations', 'conflicts', key],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET('/reservations/{key}/conflicts', { signal, params: { path: { key } } }))
+  });

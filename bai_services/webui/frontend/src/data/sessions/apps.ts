@@ -38,6 +38,23 @@ export function appAddress(session: Session, app: SessionApp): string {
   return session.url + app.path;
 }
 
+// The manager waits 10 s for the server, and the session starts it in a few seconds.
+const MAX_SERVER_REQUESTS = 18;
+
+/** Start the server of a running batch session, and wait until it is ready. */
+export function useStartServer(id: string) {
+  const start = () => unwrap(api.POST('/sessions/{key}/server', { params: { path: { key: id } } }));
+  return useMutation({
+    mutationFn: async () => {
+      for (let count = 1; count < MAX_SERVER_REQUESTS; count += 1) {
+        if ((await start()).is_ready) {
+          return;
+        }
+      }
+    }
+  });
+}
+
 export type AppShare = Schemas['AppShare'];
 export type NewAppShare = Partial<Schemas['NewAppShare']> & { app: string };
 

@@ -67,6 +67,14 @@ export const wasPreempted = (session: Session) =>
 export const serverUrl = (session: Session) =>
   session.type === 'interactive' && session.status === 'RUNNING' ? session.url : null;
 
+/** Whether the Hub attaches a server to this batch session when its owner opens an app. */
+export const isOpenedOnDemand = (session: Session) =>
+  session.type === 'batch' && session.started_by === 'agent';
+
+/** Whether the session has apps, now or when it runs. */
+export const hasApps = (session: Session) =>
+  session.type === 'interactive' || isOpenedOnDemand(session);
+
 export type IdleCheck = Session['idle_checks'][number];
 
 /** The results of the idle checkers that stop a session; a dry run stops nothing. */

@@ -13,7 +13,7 @@ const AUDIT_LOG: Entity = {
   defaultSort: '-id',
   columns: [
     { key: 'id', isSortable: true },
-    { key: 'at', isSortable: true },
+    { key: 'at', isSortable: true, isExact: true },
     { key: 'actor', isSortable: true },
     ...ACTION_COLUMNS,
     { key: 'entity' },

@@ -58,7 +58,7 @@ export interface Card {
 export const DEFAULT_PATH = 'v1';
 let lastKey = 0;
 
-/** An empty card, with the settings of another one if given. */
+/** A new card without messages; `like`: a card whose settings it gets. */
 export function newCard(like?: Partial<Card>): Card {
   lastKey += 1;
   return {
@@ -85,7 +85,7 @@ const clean = (text: string, maximum: number) =>
 const whole = (value: number | undefined) =>
   value === undefined ? null : Math.min(Math.max(0, Math.round(value)), 2 ** 31 - 1);
 
-/** A card as it is stored: the last messages, without the content of images. */
+/** Convert a card for storage: only the last messages, and no content of images. */
 export const storedOf = (card: Card): StoredCard => ({
   endpoint: card.endpoint,
   base_path: card.basePath,
@@ -124,7 +124,7 @@ export const given = <T extends object>(values: T) =>
     Object.entries(values).filter(([, value]) => value !== null && value !== undefined)
   ) as { [K in keyof T]?: NonNullable<T[K]> };
 
-/** A stored card as it is shown. */
+/** Convert a stored card for the page. */
 export const cardOf = (stored: StoredCard): Card => ({
   ...newCard(),
   endpoint: stored.endpoint,

@@ -1,11 +1,12 @@
 import { useState } from 'react';
-import { App, Button, Form, Input, Modal, Select, Typography } from 'antd';
+import { App, Button, Collapse, Form, Input, Modal, Select, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { useIsReadOnly } from '../../data/accounts/me';
 import { useBuild } from '../../data/cluster/customImages';
 import { imageNamesQuery } from '../../data/cluster/imagePulls';
+import { RecipeSource } from './RecipeSource';
 
 const NAME = /^[A-Za-z0-9_-]{4,32}$/;
 const MAX_CHARACTERS = 65536;
@@ -44,6 +45,12 @@ function BuildDialog({ onClose }: { onClose: () => void }) {
   const [isEmpty, setIsEmpty] = useState(false);
   const images = useQuery(imageNamesQuery);
   const build = useBuild();
+  const fill = (recipe: Record<string, string>) => {
+    form.setFieldsValue(
+      Object.fromEntries(FILES.map(({ name, file }) => [name, recipe[file] ?? '']))
+    );
+    void message.success(t('custom-images.source-done', { files: Object.keys(recipe).join(', ') }));
+  };
   const submit = ({ name, image, visibility, ...texts }: Values) => {
     const given = FILES.filter(file => texts[file.name]?.trim());
     setIsEmpty(given.length === 0);
@@ -110,6 +117,17 @@ function BuildDialog({ onClose }: { onClose: () => void }) {
             showSearch={{ optionFilterProp: 'label' }}
           />
         </Form.Item>
+        <Collapse
+          size="small"
+          style={{ marginBottom: 24 }}
+          items={[
+            {
+              key: 'source',
+              label: t('custom-images.source'),
+              children: <RecipeSource onRead={fill} />
+            }
+          ]}
+        />
         {FILES.map(({ name, file, example }) => (
           <Form.Item key={name} name={name} label={<code>{file}</code>}>
             <Input.TextArea

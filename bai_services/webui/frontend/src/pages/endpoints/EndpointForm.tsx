@@ -74,7 +74,7 @@ export function EndpointForm({ endpoint, base, onClose, onDone }: EndpointFormPr
 
 interface FormDrawerProps extends Pick<EndpointFormProps, 'endpoint' | 'onClose' | 'onDone'> {
   initial: EndpointValues;
-  /** Number of the newest revision; later ones prevent that this form overwrites their settings. */
+  /** Number of the newest revision. If there is a later one, the server rejects the form. */
   last?: number | undefined;
 }
 

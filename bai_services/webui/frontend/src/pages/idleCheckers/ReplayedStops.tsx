@@ -3,7 +3,7 @@ import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { formatDuration, formatTime } from '../../components/time';
 import type { IdleReplay } from '../../data/sessions/idleReplays';
-import { freedPercent, savedSeconds } from './replayTotals';
+import { freedPercent, savedSeconds, totalsOf } from './replayTotals';
 
 // Interval of the samples of the last hour.
 const FINE_SECONDS = 15;
@@ -14,7 +14,7 @@ export function ReplayedStops({ result }: { result: IdleReplay }) {
   const { language } = i18n;
   const hours = (value: number) =>
     value.toLocaleString(language, { maximumFractionDigits: value < 10 ? 2 : 0 });
-  const hasDevices = result.judged_device_hours > 0;
+  const totals = totalsOf(result);
   const time = (at: string) => <span className="bai-time">{formatTime(at, language)}</span>;
   return (
     <Flex vertical gap="middle">
@@ -22,12 +22,10 @@ export function ReplayedStops({ result }: { result: IdleReplay }) {
         <Statistic title={t('idle-checkers.judged')} value={result.judged} />
         <Statistic title={t('idle-checkers.stopped')} value={result.stopped} />
         <Statistic title={t('idle-checkers.wrong')} value={result.stopped_wrongly} />
-        {hasDevices && (
-          <Statistic
-            title={t('idle-checkers.freed')}
-            value={`${hours(result.device_hours_freed)} / ${hours(result.judged_device_hours)}`}
-          />
-        )}
+        <Statistic
+          title={t(totals.title)}
+          value={`${hours(totals.freed)} / ${hours(totals.judged)}`}
+        />
       </Flex>
       <Typography.Text type="secondary">
         {t('idle-checkers.replay-interval', {
@@ -36,15 +34,11 @@ export function ReplayedStops({ result }: { result: IdleReplay }) {
         {t('idle-checkers.wrong-help')}
         {result.interval_seconds > FINE_SECONDS && ` ${t('idle-checkers.replay-coarse')}`}
       </Typography.Text>
-      {hasDevices ? (
+      {totals.judged > 0 && (
         <Flex vertical>
-          <Typography.Text type="secondary">{t('idle-checkers.freed-share')}</Typography.Text>
-          <Progress percent={freedPercent(result)} aria-label={t('idle-checkers.freed-share')} />
+          <Typography.Text type="secondary">{t(totals.share)}</Typography.Text>
+          <Progress percent={freedPercent(totals)} aria-label={t(totals.share)} />
         </Flex>
-      ) : (
-        result.judged > 0 && (
-          <Typography.Text type="secondary">{t('idle-checkers.no-devices')}</Typography.Text>
-        )
       )}
       {!result.is_complete && (
         <Alert type="warning" showIcon title={t('idle-checkers.incomplete')} />
@@ -76,15 +70,7 @@ export function ReplayedStops({ result }: { result: IdleReplay }) {
             key: 'earlier',
             render: (_, stop) => formatDuration(savedSeconds(stop), language)
           },
-          ...(hasDevices
-            ? [
-                {
-                  title: t('idle-checkers.device-hours'),
-                  dataIndex: 'device_hours',
-                  render: hours
-                }
-              ]
-            : []),
+          { title: t(totals.column), dataIndex: totals.hours, render: hours },
           {
             title: t('idle-checkers.used-again'),
             dataIndex: 'used_again_at',

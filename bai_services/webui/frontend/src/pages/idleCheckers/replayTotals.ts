@@ -2,15 +2,43 @@ import type { IdleReplay } from '../../data/sessions/idleReplays';
 
 type Stop = Pick<IdleReplay['stops'][number], 'stopped_at' | 'ended_at'>;
 
+/** The hours that a replay would have freed, of the hours of all judged sessions. */
+interface Hours {
+  freed: number;
+  judged: number;
+}
+
 /** How many seconds earlier than its real end a session would have been stopped. */
 export const savedSeconds = ({ stopped_at: stop, ended_at: end }: Stop) =>
   Math.max(0, (Date.parse(end) - Date.parse(stop)) / 1000);
 
-/** The freed part of the device hours in percent; one decimal if it is small. */
-export function freedPercent(
-  result: Pick<IdleReplay, 'device_hours_freed' | 'judged_device_hours'>
-): number {
-  const { device_hours_freed: freed, judged_device_hours: total } = result;
-  const percent = total > 0 ? (100 * freed) / total : 0;
+/** The device hours of a replay with their texts; core hours if the sessions had no devices. */
+export const totalsOf = (
+  result: Pick<
+    IdleReplay,
+    'device_hours_freed' | 'judged_device_hours' | 'core_hours_freed' | 'judged_core_hours'
+  >
+) =>
+  result.judged_device_hours > 0
+    ? ({
+        freed: result.device_hours_freed,
+        judged: result.judged_device_hours,
+        hours: 'device_hours',
+        title: 'idle-checkers.freed',
+        share: 'idle-checkers.freed-share',
+        column: 'idle-checkers.device-hours'
+      } as const)
+    : ({
+        freed: result.core_hours_freed,
+        judged: result.judged_core_hours,
+        hours: 'core_hours',
+        title: 'idle-checkers.freed-cores',
+        share: 'idle-checkers.freed-cores-share',
+        column: 'idle-checkers.core-hours'
+      } as const);
+
+/** The freed part of the hours in percent; one decimal if it is small. */
+export function freedPercent({ freed, judged }: Hours): number {
+  const percent = judged > 0 ? (100 * freed) / judged : 0;
   return percent < 10 ? Math.round(10 * percent) / 10 : Math.round(percent);
 }

@@ -149,16 +149,15 @@ function Problem({ model }: ModelProps) {
 
 function Facts({ model }: ModelProps) {
   const { t, i18n } = useTranslation();
-  const tags = [...new Set([...model.labels, model.category, model.license])].filter(
-    tag => tag !== ''
-  );
   const facts = {
     version: model.version && <UserText text={model.version} />,
     task: model.task && <UserText text={model.task} />,
     author: model.author && <UserText text={model.author} />,
     architecture: model.architecture && <UserText text={model.architecture} />,
     frameworks: model.frameworks.length > 0 && <Tags texts={model.frameworks} />,
-    labels: tags.length > 0 && <Tags texts={tags} />,
+    license: model.license && <UserText text={model.license} />,
+    category: model.category && <UserText text={model.category} />,
+    labels: model.labels.length > 0 && <Tags texts={model.labels} />,
     'min-resources': Object.keys(model.min_resources).length > 0 && (
       <SlotTags slots={model.min_resources} />
     ),

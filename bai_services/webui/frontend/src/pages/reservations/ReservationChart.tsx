@@ -6,6 +6,7 @@ import { ErrorNotice } from '../../components/ErrorNotice';
 import { slotsText } from '../../components/SlotTags';
 import { formatTime, useNow } from '../../components/time';
 import { openReservationsQuery, type Reservation } from '../../data/scheduling/reservations';
+import { TimeLabel } from '../scheduler/Timeline';
 import { positionOf, type TimeScale } from '../scheduler/timeScale';
 import { tracksOf } from './tracks';
 import { replacesData } from '../../data/connection';
@@ -79,9 +80,7 @@ function Calendar() {
             <div />
             <div className="bai-timeline-track">
               {ticks.map(at => (
-                <span key={at} style={{ left: `${positionOf(at, scale)}%` }}>
-                  {format.format(at)}
-                </span>
+                <TimeLabel key={at} at={at} scale={scale} format={format} />
               ))}
             </div>
           </div>

@@ -9,9 +9,10 @@ import { meQuery } from '../../data/accounts/me';
 import { api, unwrap } from '../../data/client';
 import type { Item } from '../../data/entities';
 import { queries } from '../../data/queries';
-import type { Reservation } from '../../data/scheduling/reservations';
+import { conflictsQuery, type Reservation } from '../../data/scheduling/reservations';
 import { currentState } from './phase';
 import { ReservationChart } from './ReservationChart';
+import { ReservationConflicts } from './ReservationConflicts';
 import { ReservationDelays } from './ReservationDelays';
 
 const STATES = ['requested', 'approved', 'rejected', 'cancelled', 'expired'] as const;
@@ -97,7 +98,7 @@ export function ReservationsPage() {
   );
 }
 
-/** The project of a reservation, with its domain if that is another one than the user's. */
+/** The project of a reservation, with its domain if this is not the user's domain. */
 function ProjectName({ item }: { item: Item }) {
   const { data: me } = useQuery(meQuery);
   const { project, domain } = item as unknown as Reservation;
@@ -113,11 +114,26 @@ function State({ reservation }: { reservation: Reservation }) {
 const isRequested = (item: Item, now: number) =>
   item['state'] === 'requested' && Date.parse(String(item['ends_at'])) > now;
 
-/** For administrators: the effect of an approval on the pending sessions. */
+/** Whether a reservation is requested or approved, and has not ended. */
+const isOpen = (item: Item, now: number) =>
+  isRequested(item, now) ||
+  (item['state'] === 'approved' && Date.parse(String(item['ends_at'])) > now);
+
+/**
+ * The sessions that can delay an open reservation, and, for administrators, the effect of an
+ * approval on the pending sessions.
+ */
 function Effect({ item }: { item: Item }) {
   const { data: me } = useQuery(meQuery);
-  const isShown = isRequested(item, useNow(60_000)) && APPROVERS.includes(me?.role ?? '');
-  return isShown && <ReservationDelays id={String(item['id'])} />;
+  const now = useNow(60_000);
+  const id = String(item['id']);
+  const isAdmin = APPROVERS.includes(me?.role ?? '');
+  return (
+    <>
+      {isOpen(item, now) && <ReservationConflicts id={id} isAdmin={isAdmin} />}
+      {isAdmin && isRequested(item, now) && <ReservationDelays id={id} />}
+    </>
+  );
 }
 
 /** Buttons to approve, reject and cancel a reservation. */
@@ -138,25 +154,42 @@ function Decisions({ item }: { item: Item }) {
     onError: error => void message.error(error.message),
     onSettled: () => queries.invalidateQueries({ queryKey: ['entities'] })
   });
-  const isOver = Date.parse(String(item['ends_at'])) <= now;
   const isUndecided = isRequested(item, now);
-  const isOpen = isUndecided || (item['state'] === 'approved' && !isOver);
   const isAdmin = APPROVERS.includes(me?.role ?? '');
   const decisions: Decision[] = [
     ...(isUndecided && isAdmin ? (['approved', 'rejected'] as const) : []),
-    ...(isOpen && (isAdmin || item['author'] === me?.username) ? (['cancelled'] as const) : [])
+    ...(isOpen(item, now) && (isAdmin || item['author'] === me?.username)
+      ? (['cancelled'] as const)
+      : [])
   ];
+  const { data: conflicts } = useQuery({
+    ...conflictsQuery(String(item['id'])),
+    enabled: isUndecided && isAdmin
+  });
   const loading = (state: Decision) => decide.isPending && decide.variables === state;
   return decisions.map(state =>
     state === 'approved' ? (
-      <Button
+      <Popconfirm
         key={state}
-        type="primary"
-        loading={loading(state)}
-        onClick={() => decide.mutate(state)}
+        disabled={!conflicts?.count}
+        title={t('reservations.ask-approved', { name: String(item['name']) })}
+        description={t('reservations.ask-conflicts', { count: conflicts?.count ?? 0 })}
+        okText={t('reservations.do-approved')}
+        cancelText={t('entities.close')}
+        onConfirm={() => decide.mutate(state)}
       >
-        {t('reservations.do-approved')}
-      </Button>
+        <Button
+          type="primary"
+          loading={loading(state)}
+          onClick={() => {
+            if (!conflicts?.count) {
+              decide.mutate(state);
+            }
+          }}
+        >
+          {t('reservations.do-approved')}
+        </Button>
+      </Popconfirm>
     ) : (
       <Popconfirm
         key={state}

@@ -68,7 +68,7 @@ export function QueueTable(props: { schedule: Schedule; mayChange: boolean }) {
             selectedRowKeys: [...selected],
             onChange: keys => setChosen(keys.map(String)),
             getCheckboxProps: row => ({
-              // Sessions of other domains have no id.
+              // Sessions that the user may not see have no id.
               disabled: row.session === null,
               'aria-label': t('sessions.select', {
                 name: row.session?.name ?? t('scheduler.position', { position: row.position })

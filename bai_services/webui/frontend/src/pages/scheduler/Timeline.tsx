@@ -1,3 +1,4 @@
+import type { CSSProperties } from 'react';
 import { Tooltip, Typography } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
@@ -10,8 +11,6 @@ import { positionOf, RANGES, ticksOf, timeScale, type Range, type TimeScale } fr
 
 /** Where the bar of a session begins whose start cannot be estimated. */
 const UNKNOWN_START_PERCENT = 85;
-/** The label of a time nearer to the left edge would not fit. */
-const FIRST_LABEL_PERCENT = 8;
 
 /** Timeline of agents and devices with running, reserved and waiting sessions. */
 export function Timeline({ schedule, range }: { schedule: Schedule; range: Range }) {
@@ -27,13 +26,9 @@ export function Timeline({ schedule, range }: { schedule: Schedule; range: Range
       <div className="bai-timeline-row bai-timeline-axis" aria-hidden>
         <div />
         <div className="bai-timeline-track">
-          {ticksOf(scale, range)
-            .filter(at => positionOf(at, scale) >= FIRST_LABEL_PERCENT)
-            .map(at => (
-              <span key={at} style={{ left: `${positionOf(at, scale)}%` }}>
-                {format.format(at)}
-              </span>
-            ))}
+          {ticksOf(scale, range).map(at => (
+            <TimeLabel key={at} at={at} scale={scale} format={format} />
+          ))}
         </div>
       </div>
       {rowsOf(schedule).map(row => (
@@ -48,6 +43,12 @@ export function Timeline({ schedule, range }: { schedule: Schedule; range: Range
       </figcaption>
     </figure>
   );
+}
+
+/** A time on the axis of a chart. */
+export function TimeLabel(props: { at: number; scale: TimeScale; format: Intl.DateTimeFormat }) {
+  const style = { '--at': `${positionOf(props.at, props.scale)}%` } as CSSProperties;
+  return <span style={style}>{props.format.format(props.at)}</span>;
 }
 
 function TimelineRow({ row, scale, now }: { row: Row; scale: TimeScale; now: number }) {

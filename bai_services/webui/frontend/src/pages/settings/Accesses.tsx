@@ -13,7 +13,7 @@ const ACCESSES: Entity = {
   id: 'id',
   defaultSort: '-id',
   columns: [
-    { key: 'at', isSortable: true },
+    { key: 'at', isSortable: true, isExact: true },
     { key: 'actor', isSortable: true },
     ...ACTION_COLUMNS,
     { key: 'entity_name', isSortable: true },

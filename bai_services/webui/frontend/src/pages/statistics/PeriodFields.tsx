@@ -27,7 +27,7 @@ interface PeriodFieldsProps extends Omit<StatisticsProps, 'isOwn'> {
 /** The period of the statistics: the last days, or the days between two dates. */
 export function PeriodFields({ search, change, children }: PeriodFieldsProps) {
   const { t } = useTranslation();
-  // Days of which the other one is still missing.
+  // The user has entered only one of the two days.
   const [draft, setDraft] = useState<Days | null>(null);
   const chosen: Days | null =
     search.since && search.until ? [dayjs(search.since), dayjs(search.until)] : null;

@@ -1,6 +1,6 @@
 import i18next from 'i18next';
 import { api, ApiError, unreachable, unwrap } from '../../client';
-import type { Endpoint } from '../endpoints';
+import { refreshEndpoints, type Endpoint } from '../endpoints';
 import { answerPartOf, errorOf, modelsOf, type AnswerPart } from './completion';
 import { EventParser } from './eventStream';
 
@@ -73,8 +73,20 @@ const pause = (signal: AbortSignal) =>
     signal.addEventListener('abort', end, { once: true });
   });
 
+const INCOMPLETE = 'incomplete';
+
 /** The error of an answer whose end is missing, for example because its replica has ended. */
-const incomplete = () => new ApiError(0, 'endpoint', i18next.t('chat.incomplete'));
+const incomplete = () => new ApiError(0, INCOMPLETE, i18next.t('chat.incomplete'));
+
+/** Whether an endpoint is being deleted or was deleted, or the user may no longer use it. */
+async function isGone({ id }: Called): Promise<boolean> {
+  const params = { path: { key: id } };
+  try {
+    return (await unwrap(api.GET('/endpoints/{key}', { params }))).status === 'stopping';
+  } catch (error) {
+    return error instanceof ApiError && error.status === 404;
+  }
+}
 
 interface CallInit {
   method?: string;
@@ -184,9 +196,26 @@ export async function readModels(
 /**
  * Send messages to a model and yield the parts of its answer as they arrive.
  *
- * @throws ApiError if there is no answer
+ * @throws ApiError if there is no answer, or it is incomplete; the message gives the reason
  */
 export async function* streamAnswer(
+  endpoint: Called,
+  basePath: string,
+  body: object,
+  signal: AbortSignal
+): AsyncGenerator<AnswerPart> {
+  try {
+    yield* partsOf(endpoint, basePath, body, signal);
+  } catch (error) {
+    if (error instanceof ApiError && error.code === INCOMPLETE && (await isGone(endpoint))) {
+      void refreshEndpoints();
+      throw new ApiError(0, INCOMPLETE, i18next.t('chat.endpoint-gone'));
+    }
+    throw error;
+  }
+}
+
+async function* partsOf(
   endpoint: Called,
   basePath: string,
   body: object,

@@ -2,7 +2,7 @@ import { queryOptions, useMutation } from '@tanstack/react-query';
 import { allItems } from '../../allItems';
 import { api, ApiError, unwrap, type Schemas } from '../../client';
 import { queries } from '../../queries';
-import type { Endpoint } from '../endpoints';
+import { refreshEndpoints, type Endpoint } from '../endpoints';
 import { readModels } from './calls';
 
 export type Chat = Schemas['Chat'];
@@ -79,8 +79,14 @@ export const isServing = ({ status, ready_replicas, scaling }: Endpoint) =>
 export const modelsQuery = (endpoint: Endpoint | undefined, basePath: string) =>
   queryOptions({
     queryKey: ['chat-models', endpoint?.id, basePath],
-    queryFn: ({ signal }) =>
-      endpoint ? readModels(endpoint, basePath, signal) : Promise.resolve([]),
+    queryFn: async ({ signal }) => {
+      const models = endpoint ? await readModels(endpoint, basePath, signal) : [];
+      if (endpoint?.ready_replicas === 0) {
+        // The request has started a replica.
+        void refreshEndpoints();
+      }
+      return models;
+    },
     enabled: endpoint !== undefined,
     // The gateway has already waited for the first replica.
     retry: (count, error) =>

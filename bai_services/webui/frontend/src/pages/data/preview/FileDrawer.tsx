@@ -1,7 +1,8 @@
 import { useState } from 'react';
-import { Alert, App, Button, Drawer, Flex, Skeleton, Space } from 'antd';
+import { Alert, App, Button, Drawer, Flex, Skeleton, Space, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
+import { formatBytes } from '../../../components/bytes';
 import { ErrorNotice } from '../../../components/ErrorNotice';
 import { contentQuery, forgetContent, type FileContent } from '../../../data/folders/fileContent';
 import { downloadUrl, useFileVersion } from '../../../data/folders/files';
@@ -30,7 +31,7 @@ export function FileDrawer({ id, path, canWrite, onClose }: FileDrawerProps) {
       onClose={onClose}
       size={Math.min(WIDTH, window.innerWidth)}
       destroyOnHidden
-      title={path && <UserText text={path.slice(path.lastIndexOf('/') + 1)} />}
+      title={path && <FileTitle id={id} path={path} />}
       extra={
         path !== undefined && (
           <Button href={downloadUrl(id, [{ path, type: 'file' }])} download>
@@ -49,6 +50,20 @@ export function FileDrawer({ id, path, canWrite, onClose }: FileDrawerProps) {
         />
       )}
     </Drawer>
+  );
+}
+
+/** The name of the file and, as soon as it is known, its size. */
+function FileTitle({ id, path }: { id: string; path: string }) {
+  const { i18n } = useTranslation();
+  const { data } = useQuery(contentQuery(id, path, MAX_BYTES[kindOf(path)]));
+  return (
+    <Flex wrap gap="small" align="baseline">
+      <UserText text={path.slice(path.lastIndexOf('/') + 1)} />
+      {data && (
+        <Typography.Text type="secondary">{formatBytes(data.size, i18n.language)}</Typography.Text>
+      )}
+    </Flex>
   );
 }
 

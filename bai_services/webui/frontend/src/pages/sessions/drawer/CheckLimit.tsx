@@ -1,6 +1,6 @@
 import { App, Button, Flex, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
-import { formatSeconds, formatTime, useNow } from '../../../components/time';
+import { formatSeconds, formatSoon, formatTime, useNow } from '../../../components/time';
 import { reasonText } from '../../../i18n/reasonText';
 import {
   stoppingChecks,
@@ -11,17 +11,21 @@ import {
 } from '../../../data/sessions/sessions';
 
 const WARNING_SECONDS = 600;
-
-/** Whether the drawer shows a check: the check has an end or allows exclusion. */
-export const isShown = (check: IdleCheck) => check.ends_at !== null || check.allows_exclusion;
+/** Texts for statuses of a check without an end. */
+const STATES: Readonly<Record<string, string>> = {
+  active: 'sessions.checker-in-use',
+  excluded: 'sessions.checker-excluded',
+  idle: 'sessions.checker-pressure'
+};
 
 /** Whether the drawer has a time limit to show for a running session. */
 export const hasLimits = (session: Session) =>
-  session.idle_ends_at !== null ||
-  session.ends_at !== null ||
-  stoppingChecks(session).some(isShown);
+  session.idle_ends_at !== null || session.ends_at !== null || stoppingChecks(session).length > 0;
 
-/** The end set by an idle checker, the rule, and buttons to postpone or prevent the end. */
+/**
+ * The rule of an idle checker, the end that it sets or how close it is, and buttons to postpone or
+ * prevent the end.
+ */
 export function CheckLimit({ check, session }: { check: IdleCheck; session: Session }) {
   const { t, i18n } = useTranslation();
   const { message } = App.useApp();
@@ -37,9 +41,7 @@ export function CheckLimit({ check, session }: { check: IdleCheck; session: Sess
     <Flex vertical gap={4}>
       <Flex wrap gap="small" align="center">
         {check.ends_at === null ? (
-          <Typography.Text type="secondary">
-            {t(isExcluded ? 'sessions.checker-excluded' : 'sessions.checker-active', { checker })}
-          </Typography.Text>
+          <CheckState check={check} />
         ) : (
           <CheckCountdown check={check} end={check.ends_at} />
         )}
@@ -66,12 +68,29 @@ export function CheckLimit({ check, session }: { check: IdleCheck; session: Sess
           </Button>
         )}
       </Flex>
-      {check.status === 'idle' && (
-        <Typography.Text type="secondary">
-          {reasonText(i18n, { message: check.reason, coded: check.coded })}
-        </Typography.Text>
-      )}
+      <Typography.Text type="secondary">
+        {reasonText(i18n, { message: check.reason, coded: check.coded })}
+      </Typography.Text>
     </Flex>
+  );
+}
+
+/** How close a checker is to the stop of a session whose countdown has not begun. */
+function CheckState({ check }: { check: IdleCheck }) {
+  const { t, i18n } = useTranslation();
+  const now = useNow();
+  const { checker, earliest_end_at: end, earliest_warning_at: warning } = check;
+  const isExpected = end !== null && check.status !== 'excluded';
+  const seconds = Math.max(0, (Date.parse(end ?? '') - now) / 1000);
+  return (
+    <Typography.Text type="secondary">
+      {isExpected
+        ? t('sessions.checker-expected', { time: formatSeconds(seconds, i18n.language), checker })
+        : t(STATES[check.status] ?? 'sessions.checker-unjudged', { checker })}
+      {isExpected && warning !== null && Date.parse(warning) > now && (
+        <> {t('sessions.checker-warning', { time: formatSoon(warning, i18n.language) })}</>
+      )}
+    </Typography.Text>
   );
 }
 
@@ -83,10 +102,12 @@ function CheckCountdown({ check, end }: { check: IdleCheck; end: string }) {
       type={seconds < WARNING_SECONDS ? 'danger' : 'secondary'}
       title={formatTime(end, i18n.language)}
     >
-      {t('sessions.checker-ends', {
-        time: formatSeconds(seconds, i18n.language),
-        checker: check.checker
-      })}
+      {seconds === 0
+        ? t('sessions.stopping-now')
+        : t('sessions.checker-ends', {
+            time: formatSeconds(seconds, i18n.language),
+            checker: check.checker
+          })}
     </Typography.Text>
   );
 }

@@ -22,7 +22,7 @@ function Warning({ preemption }: { preemption: NonNullable<Session['preemption']
       style={{ marginBottom: 12 }}
       title={
         <span title={formatTime(preemption.stops_at, i18n.language)}>
-          {t('sessions.preemption-ends', { time })}
+          {seconds === 0 ? t('sessions.stopping-now') : t('sessions.preemption-ends', { time })}
         </span>
       }
       description={

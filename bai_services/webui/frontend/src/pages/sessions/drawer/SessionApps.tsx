@@ -5,13 +5,19 @@ import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
 import { CardTable } from '../../../components/CardTable';
 import { ScrollArea } from '../../../components/ScrollArea';
-import { appAddress, appsQuery, appTitle, type SessionApp } from '../../../data/sessions/apps';
+import {
+  appAddress,
+  appsQuery,
+  appTitle,
+  useStartServer,
+  type SessionApp
+} from '../../../data/sessions/apps';
 import { meQuery } from '../../../data/accounts/me';
-import type { Session } from '../../../data/sessions/sessions';
+import { isOpenedOnDemand, type Session } from '../../../data/sessions/sessions';
 import { ConnectDialog } from '../ConnectDialog';
 import { ShareDialog } from '../ShareDialog';
 
-/** The apps of an interactive session, which the session's owner can open and share. */
+/** The apps of a session, which the session's owner can open and share. */
 export function SessionApps({ session }: { session: Session }) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);
@@ -24,6 +30,9 @@ export function SessionApps({ session }: { session: Session }) {
     <>
       {!isOwner && <Alert type="info" showIcon title={t('apps.owner-only')} />}
       {isOwner && !isRunning && <Alert type="info" showIcon title={t('apps.not-running')} />}
+      {isOwner && isRunning && isOpenedOnDemand(session) && (
+        <Alert type="info" showIcon title={t('apps.beside-command')} />
+      )}
       <ScrollArea label={t('sessions.apps')}>
         <CardTable<SessionApp>
           rowKey="name"
@@ -41,7 +50,7 @@ export function SessionApps({ session }: { session: Session }) {
             {
               key: 'start',
               title: t('apps.start'),
-              render: (_, { kind }) => t(`apps.kind-${kind}`)
+              render: (_, { kind }) => t(`apps.kind-${startOf(session, kind)}`)
             },
             {
               key: 'open',
@@ -55,6 +64,10 @@ export function SessionApps({ session }: { session: Session }) {
     </>
   );
 }
+
+/** When an app starts; the server of a batch session starts when its first app is opened. */
+const startOf = (session: Session, kind: SessionApp['kind']) =>
+  kind === 'builtin' && isOpenedOnDemand(session) ? 'process' : kind;
 
 /** Open an app, connect to it from the user's computer, or share it. */
 function AppButtons({ session, app }: { session: Session; app: SessionApp }) {
@@ -74,7 +87,7 @@ function AppButtons({ session, app }: { session: Session; app: SessionApp }) {
       ) : (
         <OpenApp session={session} app={app} />
       )}
-      {app.is_shareable && (
+      {app.is_shareable && !isOpenedOnDemand(session) && (
         <Button
           size="small"
           aria-label={t('apps.share-title', { title: appTitle(t, app) })}
@@ -89,6 +102,31 @@ function AppButtons({ session, app }: { session: Session; app: SessionApp }) {
   );
 }
 
+/**
+ * Start the server of a batch session, then show an address in a new tab. The tab is opened at
+ * once, because the browser would block a tab that opens long after the click.
+ */
+function useTab(session: Session, address: string) {
+  const { t } = useTranslation();
+  const { message } = App.useApp();
+  const server = useStartServer(session.id);
+  const start = async () => {
+    const tab = window.open('', '_blank');
+    if (tab) {
+      tab.opener = null;
+      tab.document.title = t('apps.starting');
+    }
+    try {
+      await server.mutateAsync();
+      tab?.location.replace(new URL(address, location.href).href);
+    } catch (error) {
+      tab?.close();
+      void message.error((error as Error).message);
+    }
+  };
+  return { start, isStarting: server.isPending };
+}
+
 // These apps read a folder (TensorBoard) or a script (Streamlit, Gradio) that the user chooses in
 // the session panel of JupyterLab.
 const WITH_PATH = ['tensorboard', 'streamlit', 'gradio'];
@@ -100,7 +138,10 @@ const WITH_PATH = ['tensorboard', 'streamlit', 'gradio'];
 function OpenApp({ session, app }: { session: Session; app: SessionApp }) {
   const { t } = useTranslation();
   const { modal } = App.useApp();
-  const link = { href: appAddress(session, app), target: '_blank', rel: 'noopener' };
+  const { start, isStarting } = useTab(session, appAddress(session, app));
+  const link = isOpenedOnDemand(session)
+    ? { onClick: () => void start() }
+    : { href: appAddress(session, app), target: '_blank', rel: 'noopener' };
   const hint =
     app.kind === 'port'
       ? t('apps.port-hint', { port: app.port })
@@ -117,6 +158,7 @@ function OpenApp({ session, app }: { session: Session; app: SessionApp }) {
     <Button
       size="small"
       aria-label={t('apps.open', { title: appTitle(t, app) })}
+      loading={isStarting}
       {...(hint ? { onClick: confirm } : link)}
     >
       {t('sessions.open')}

@@ -4,6 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
 import {
+  hasApps,
   hasSuspension,
   isEnded,
   isOnlyRead,
@@ -157,7 +158,7 @@ function SessionTabs({ session, panel }: SessionDetailProps) {
   };
   const tabs = {
     // Sessions of other types run no Jupyter server.
-    ...(session.type === 'interactive' && { apps: <SessionApps session={session} /> }),
+    ...(hasApps(session) && { apps: <SessionApps session={session} /> }),
     usage: <SessionUsage session={session} kernel={kernel} onKernel={setKernel} />,
     ...(!isOnlyRead(session) && {
       logs: <SessionLogs session={session} kernel={kernel} onKernel={setKernel} />

@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
 import { StatusTag } from '../../../components/StatusTag';
-import { formatTime } from '../../../components/time';
+import { TimeText } from '../../../components/TimeText';
 import { historyQuery } from '../../../data/sessions/sessions';
 import { reasonText } from '../../../i18n/reasonText';
 import { replacesData } from '../../../data/connection';
@@ -24,7 +24,7 @@ export function SessionHistory({ id }: { id: string }) {
         key: index,
         content: (
           <>
-            <StatusTag status={step.to_status} /> {formatTime(step.at, i18n.language)}
+            <StatusTag status={step.to_status} /> <TimeText at={step.at} isExact />
             <div>
               <bdi>{reasonText(i18n, { message: step.reason, coded: step.reason_coded })}</bdi>
             </div>

@@ -2,7 +2,7 @@ import type { ReactNode } from 'react';
 import { App, Button, Flex, Popover, Typography } from 'antd';
 import { QuestionCircleOutlined } from '@ant-design/icons';
 import { useTranslation } from 'react-i18next';
-import { CheckLimit, isShown } from './CheckLimit';
+import { CheckLimit } from './CheckLimit';
 import { formatSeconds, formatTime, useNow } from '../../../components/time';
 import { stoppingChecks, useChangeSession, type Session } from '../../../data/sessions/sessions';
 
@@ -15,7 +15,7 @@ export function TimeLimits({ session }: { session: Session }) {
   const { message } = App.useApp();
   const change = useChangeSession(session.id);
   const { idle_ends_at: idleEnd, ends_at: end, lifetime } = session;
-  const checks = stoppingChecks(session).filter(isShown);
+  const checks = stoppingChecks(session);
   if (session.status !== 'RUNNING' || (!idleEnd && !end && checks.length === 0)) {
     return null;
   }
@@ -73,7 +73,7 @@ function Limit({ name, end, children }: LimitProps) {
         type={seconds < WARNING_SECONDS ? 'danger' : 'secondary'}
         title={formatTime(end, i18n.language)}
       >
-        {t(`sessions.${name}-ends`, { time })}
+        {seconds === 0 ? t('sessions.stopping-now') : t(`sessions.${name}-ends`, { time })}
       </Typography.Text>
       {children}
       <Popover

@@ -25,7 +25,7 @@ function Countdown({ end, text }: { end: string; text: ReturnType<typeof endText
   const time = formatSeconds(seconds, i18n.language);
   return (
     <span className={seconds < WARNING_SECONDS ? 'bai-danger' : 'bai-secondary'}>
-      {t(text, { time })}
+      {seconds === 0 ? t('sessions.stopping-now') : t(text, { time })}
     </span>
   );
 }

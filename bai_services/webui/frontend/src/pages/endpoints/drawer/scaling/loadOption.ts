@@ -1,7 +1,7 @@
 import type { EChartsCoreOption } from 'echarts/core';
 import type { LoadHistory } from '../../../../data/serving/endpoints';
 
-/** A distance of two samples above this number of sampling intervals is shown as a gap. */
+/** If two samples are more than this number of sampling intervals apart, a gap is shown. */
 const GAP_INTERVALS = 2.5;
 
 type Names = Record<'load' | 'replicas' | 'ready', string>;

@@ -1,6 +1,6 @@
 """Agents without a free subnet for networks of sessions.
 
-Follows 0078; created 2026-11-28.
+Follows 0080; created 2026-11-28.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0085"
-down_revision = "0078"
+revision = "0081"
+down_revision = "0080"
 
 
 def upgrade() -> None:
