@@ -11,6 +11,7 @@ import psutil
 
 from .base import EngineError
 
+DEFAULT_INTERFACE = "docker0"
 NAME_OPTION = "com.docker.network.bridge.name"
 
 
@@ -25,6 +26,14 @@ def bridge_address(client: docker.DockerClient) -> str:
     return address_of(client.networks.get("bridge").attrs)
 
 
+def interface_address(interface: str = DEFAULT_INTERFACE) -> str:
+    """Return the IPv4 address of a network interface of this host; "" if it has none."""
+    for address in psutil.net_if_addrs().get(interface, []):
+        if address.family == socket.AF_INET:
+            return str(address.address)
+    return ""
+
+
 def address_of(network: Mapping[str, Any]) -> str:
     """Return the gateway address from the result of ``docker network inspect``.
 
@@ -34,10 +43,9 @@ def address_of(network: Mapping[str, Any]) -> str:
     for config in network["IPAM"]["Config"]:
         if gateway := config.get("Gateway"):
             return str(gateway)
-    interface = network["Options"].get(NAME_OPTION, "docker0")
-    for address in psutil.net_if_addrs().get(interface, []):
-        if address.family == socket.AF_INET:
-            return str(address.address)
+    interface = network["Options"].get(NAME_OPTION, DEFAULT_INTERFACE)
+    if found := interface_address(interface):
+        return found
     raise EngineError(
         f"Docker reports no gateway for its network bridge, and the interface {interface} has no "
         "IPv4 address on this machine; restart Docker, or set c.JupyterHub.hub_ip"

@@ -57,7 +57,8 @@ def internal_address(installation: Installation) -> str:
     Raises
     ------
     Unavailable
-        If the engine is docker and the Docker engine does not respond.
+        If the engine is docker, the Docker engine does not respond, and its default bridge does
+        not exist.
     """
     if installation.internal:
         return installation.internal
@@ -67,7 +68,7 @@ def internal_address(installation: Installation) -> str:
     from docker.errors import DockerException
 
     from bai_services.engines.base import EngineError
-    from bai_services.engines.docker_bridge import bridge_address
+    from bai_services.engines.docker_bridge import bridge_address, interface_address
 
     environment = {**os.environ, **installation.environment}
     try:
@@ -77,7 +78,13 @@ def internal_address(installation: Installation) -> str:
         finally:
             client.close()
     except (DockerException, EngineError, OSError) as error:
-        raise Unavailable(f"the Docker engine does not respond: {error}") from None
+        # Only the Hub and the agent may use the engine; the others see only its bridge.
+        if found := interface_address():
+            return found
+        raise Unavailable(
+            f"the Docker engine does not respond: {error}; start Docker, or set the address of "
+            "this machine (bai-hub init --internal-address)"
+        ) from None
 
 
 def addresses(installation: Installation, address: str) -> Addresses:

@@ -13,9 +13,12 @@ import yaml
 
 from bai_services.core.installation.settings import EngineKind, Installation, StorageHost, Tls
 from bai_services.core.installation.systemd import Component, Program, unit_name, units
-from bai_services.install.components import environment
+from bai_services.engines.docker_bridge import bridge_address
+from bai_services.install.components import environment, internal_address
 from bai_services.install.folder import changed_files
 from bai_services.install.setup import generated_files, write_files
+from tests.testbed.docker_engine import DockerEngine
+from tests.testbed.ports import free_port
 
 # The score of `systemd-analyze security`: from 0 (confined) to 10.
 MAX_EXPOSURE = {
@@ -114,6 +117,21 @@ def test_compose_accepts_the_file(tmp_path: Path) -> None:
         env={**os.environ, "DOCKER_HOST": "unix:///no/such/socket"},
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_components_without_access_to_docker_have_the_same_address(
+    tmp_path: Path, docker_engine: DockerEngine
+) -> None:
+    """The containers and units of proxy, manager and gateway have no access to the engine."""
+    files = generated_files(installation_in(tmp_path), tmp_path)
+    services = yaml.safe_load(files["compose.yaml"])["services"]
+    socket = "/var/run/docker.sock:/var/run/docker.sock"
+    assert {name for name, one in services.items() if socket in one["volumes"]} == {"hub", "agent"}
+    addresses = {
+        internal_address(installation_in(tmp_path, environment={"DOCKER_HOST": host}))
+        for host in (docker_engine.host, f"tcp://127.0.0.1:{free_port()}")
+    }
+    assert addresses == {bridge_address(docker_engine.client)}
 
 
 def test_swarm_accepts_the_stack(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from bai_services.manager.open_work import OpenWork
 from tests.testbed.manager import World
 from tests.testbed.wait import wait_until_async
 
-
 HOUR_SECONDS = 3600.0
 
 
@@ -142,6 +141,24 @@ def test_one_step_follows_the_end_of_the_work() -> None:
         source.exists = False
         assert await steps.between(20) == [3]
         await steps.loop.stop()
+
+    run(test())
+
+
+def test_loop_does_not_rest_after_a_step_that_shortens_the_wait() -> None:
+    async def test() -> None:
+        times = []
+
+        async def step() -> None:
+            times.append(asyncio.get_running_loop().time())
+            if len(times) < 3:
+                loop.run_within(0.25)
+
+        loop = Loop("test", step, 1.0, Source())
+        loop.start()
+        await asyncio.sleep(10)
+        assert times == [0, 0.25, 0.5]
+        await loop.stop()
 
     run(test())
 

@@ -162,7 +162,7 @@ function Decisions({ item }: { item: Item }) {
       ? (['cancelled'] as const)
       : [])
   ];
-  const { data: conflicts } = useQuery({
+  const { data: conflicts, isLoading: areConflictsLoading } = useQuery({
     ...conflictsQuery(String(item['id'])),
     enabled: isUndecided && isAdmin
   });
@@ -180,7 +180,8 @@ function Decisions({ item }: { item: Item }) {
       >
         <Button
           type="primary"
-          loading={loading(state)}
+          // The question must not be skipped by a click before the sessions are known.
+          loading={loading(state) || areConflictsLoading}
           onClick={() => {
             if (!conflicts?.count) {
               decide.mutate(state);
