@@ -163,6 +163,7 @@ UNOWNED_RESOURCES = (
     "webhooks",
     "runtime-variants",
     "models",
+    "recipes",
     "model-definitions",
     "endpoint-trials",
     "gateway",
