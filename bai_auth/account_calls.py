@@ -57,14 +57,14 @@ class AccountCalls:
         await self._client.delete(path, client_ip=self._client_address(handler.request))
 
     async def begin_registration(self, username: str) -> Model:
-        """Return a new secret for the authenticator of a user with a correct password."""
+        """Return a new secret for the authenticator app of a user with a correct password."""
         path = _path(username, "authenticator/registration")
         return dict(await self._client.post(path))
 
     async def confirm_registration(
         self, handler: BaseHandler, username: str, registration: str, code: str
     ) -> Model:
-        """Store an authenticator; return its recovery codes and the proof of the code."""
+        """Register an authenticator app; return recovery codes and the proof of the code."""
         body = {
             "registration": registration,
             "code": code,

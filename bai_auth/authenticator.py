@@ -95,7 +95,7 @@ class BaiAuthenticator(Authenticator):
         help="""
         Whether users sign in with a one-time code of an authenticator app (TOTP, RFC 6238).
 
-        ``off``, ``optional`` (users decide), or ``required`` (a user without an authenticator
+        ``off``, ``optional`` (users decide), or ``required`` (a user without an authenticator app
         registers one at the next sign-in); then, if needed, the rules of single domains, for
         example ``optional,staff=required``. Defaults to the environment variable
         ``BAI_ONE_TIME_CODES``, else ``off``. The rule applies to all sign-ins with a password.
@@ -323,15 +323,15 @@ class BaiAuthenticator(Authenticator):
 
         After a sign-in at an OpenID provider, ``handler`` has the verified identity, and ``data``
         has no password. Otherwise, the field ``username`` of ``data`` is a user name or an e-mail
-        address. If the account has an authenticator, ``code`` is a one-time code, or ``code_proof``
-        the proof of an earlier one.
+        address. If the account has an authenticator app, ``code`` is a one-time code, or
+        ``code_proof`` the proof of an earlier one.
 
         Raises
         ------
         CodeNeeded
             If the password is correct, but the one-time code is missing or wrong.
         RegistrationNeeded
-            If the password is correct, but the user must register an authenticator first.
+            If the password is correct, but the user must register an authenticator app first.
         SignInFailed
             If the sign-in is denied or the manager is unavailable; the error has the status and
             the message of the page.

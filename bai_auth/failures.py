@@ -58,13 +58,13 @@ class CodeNeeded(Exception):
 
 
 class RegistrationNeeded(Exception):
-    """The password is correct, but the user must register an authenticator first.
+    """The password is correct, but the user must register an authenticator app first.
 
     ``is_wrong``: the code that should confirm the registration was wrong.
     """
 
     def __init__(self, username: str, *, is_wrong: bool = False) -> None:
-        super().__init__(f"{username} must register an authenticator")
+        super().__init__(f"{username} must register an authenticator app")
         self.username = username
         self.is_wrong = is_wrong
 

@@ -252,8 +252,8 @@ class LoginHandler(SignInSteps, Page, HubLoginHandler):
 class ChangePasswordHandler(SignInSteps, Page):
     """Changes the password of a signed-in user, or of a user who must change it before signing in.
 
-    The old password must always be entered. If the account has an authenticator, the change waits
-    for a one-time code, unless the user has sent one before this page.
+    The old password must always be entered. If the account has an authenticator app, the change
+    waits for a one-time code, unless the user has sent one before this page.
     """
 
     @web.authenticated

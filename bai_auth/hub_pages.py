@@ -1,4 +1,4 @@
-"""The Hub's pages for servers and users, extended by the manager's sessions.
+"""The Hub's pages for servers and users, with the manager's sessions added.
 
 These handlers override routes of JupyterHub 6 (tested: 6.1.1). The setting `extra_handlers` cannot
 do that: its routes come after the Hub's own (jupyterhub/jupyterhub#1853, #1854).
@@ -113,10 +113,10 @@ class HomePage(SessionsPage, HomeHandler):
 
 
 class ServerPage(SessionsPage, UserUrlHandler):
-    """The address of a server that does not run.
+    """The page at the URL of a server while the server is not running.
 
-    If the session of the server waits (for example after a preemption) or has ended, the page shows
-    this with a link to the session, and offers no start.
+    If the server's session has not started yet (for example after a preemption) or has ended, the
+    page says so, links to the session, and has no start button.
     """
 
     def render_template(self, name: str, sync: bool = False, **ns: Any) -> Any:
@@ -125,7 +125,8 @@ class ServerPage(SessionsPage, UserUrlHandler):
         return super().render_template(name, sync=sync, **ns)
 
     async def _render_not_running(self, **ns: Any) -> str:
-        # A waiting session can be without a server in the Hub; ``server_name`` is then empty.
+        # The Hub passes an empty ``server_name`` if it has no server of this name, but the manager
+        # can have a waiting session for it. Therefore, take the name from the path.
         path = self.path_kwargs.get("user_path") or ""
         server = path.lstrip("/").partition("/")[0]
         owner = ns["user"].name

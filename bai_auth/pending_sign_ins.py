@@ -27,9 +27,9 @@ class Credentials:
 
     ``code_proof`` is set after a correct one-time code. ``is_confirmed``: the user has confirmed
     that the sign-in may sign out the account's oldest browser. ``new_password``: the new password
-    of a password change that requires a code. ``registration``: the manager's response when the
-    registration of an authenticator began, with the ``username`` added. ``external``: the verified
-    identity at an OpenID provider, instead of a password.
+    of a password change that requires a code. ``registration``: the manager's response at the start
+    of the registration of an authenticator app, with the ``username`` added. ``external``: the
+    verified identity at an OpenID provider, instead of a password.
     """
 
     username: str

@@ -1,8 +1,8 @@
 """Pages between the first factor of a sign-in (password or OpenID provider) and its end.
 
-The pages ask for a one-time code, for the registration of an authenticator, or for a confirmation
-that another sign-in may end. Between these pages, the Hub keeps a typed password in memory; see
-`pending_sign_ins`.
+The pages ask for a one-time code, for the registration of an authenticator app, or for a
+confirmation that another sign-in may end. Between these pages, the Hub keeps a typed password in
+memory; see `pending_sign_ins`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class SignInSteps(BaseHandler):
     async def finish_with_registration(
         self, needed: RegistrationNeeded, credentials: Credentials
     ) -> None:
-        """Respond with the page on which the user registers an authenticator.
+        """Respond with the page on which the user registers an authenticator app.
 
         Raises
         ------

@@ -31,10 +31,9 @@ ALGORITHMS = (
 TIMEOUT_SECONDS = 10.0
 # Accepted difference between the clocks of the Hub and the provider.
 LEEWAY_SECONDS = 60
-METADATA_SECONDS = 3600.0
-FAILURE_SECONDS = 2.0
-# Maximum number of codes that are redeemed at a time, because anyone can send codes without a
-# sign-in.
+METADATA_TTL_SECONDS = 3600.0
+FAILURE_TTL_SECONDS = 2.0
+# Limit the number of codes that are redeemed at a time: anyone can send codes without a sign-in.
 MAX_CONCURRENT = 16
 # Minimum time between two downloads of the keys; an unknown key id causes a download.
 MIN_KEYS_SECONDS = 30.0
@@ -142,9 +141,9 @@ class OpenIdClient:
             except ProviderUnavailable as error:
                 # Cache the failure. Otherwise, each waiting request would query the provider and
                 # wait for the timeout.
-                self._failure = (self._clock() + FAILURE_SECONDS, str(error))
+                self._failure = (self._clock() + FAILURE_TTL_SECONDS, str(error))
                 raise
-            self._metadata = (self._clock() + METADATA_SECONDS, metadata)
+            self._metadata = (self._clock() + METADATA_TTL_SECONDS, metadata)
             return metadata
 
     async def _read_metadata(self) -> dict[str, Any]:

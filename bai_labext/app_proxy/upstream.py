@@ -162,7 +162,9 @@ class Connection(asyncio.Protocol):
         return chunk
 
     async def move(self, target: socket.socket, count: int, move: Move) -> int:
-        """Move at most ``count`` arriving bytes to ``target`` with ``move``; return their number.
+        """Move at most ``count`` arriving bytes to ``target`` with ``move``.
+
+        Return the number of bytes moved.
 
         Raises
         ------
@@ -323,7 +325,9 @@ class AppResponse:
                 async for chunk in self._read(size):
                     yield chunk
                 if (await self.connection.read_line()).strip():
-                    raise HTTPInputError("a chunk of the app's response is longer than its size")
+                    raise HTTPInputError(
+                        "a chunk of the app's response is longer than its declared size"
+                    )
             while (await self.connection.read_line()).strip():
                 pass  # trailers
         elif self.length is None:

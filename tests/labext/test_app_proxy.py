@@ -200,10 +200,10 @@ async def test_a_disconnected_client_ends_the_request_to_the_app(server: Jupyter
         OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nhello\r\n0\r\n\r\n",
     ],
     ids=[
-        "shorter than its length",
+        "shorter than its Content-Length",
         "incomplete chunk",
         "invalid chunk size",
-        "chunk longer than its size",
+        "chunk longer than its declared size",
     ],
 )
 async def test_an_incomplete_or_malformed_body_is_an_error_for_the_client(

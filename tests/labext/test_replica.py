@@ -22,7 +22,10 @@ SECRET = {"Authorization": "token replica-secret"}
 def replica(
     folder: Path, command: str, engine: str = "process", **more: str
 ) -> Iterator[tuple[str, int]]:
-    """Yield the URL of a replica, without a path, and the port for which its server was set up."""
+    """Yield the URL of a replica, without a path, and the ``BAI_SERVICE_PORT`` passed to it.
+
+    With the engine ``process``, the replica uses a free port instead of ``BAI_SERVICE_PORT``.
+    """
     url, port = f"http://127.0.0.1:{free_port()}", free_port()
     environ = {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
@@ -46,7 +49,7 @@ def replica(
         assert process.wait(20) is not None
 
 
-def test_open_connection_at_the_end_is_not_in_the_log(tmp_path: Path) -> None:
+def test_shutdown_with_an_open_connection_logs_nothing(tmp_path: Path) -> None:
     """The log of a failed replica must end with the output of the model's server."""
     port = free_port()
     program = f"""

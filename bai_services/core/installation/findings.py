@@ -58,7 +58,7 @@ def validity(
     if now < begin:
         return error(
             check,
-            f"{what} is valid from {begin:%Y-%m-%d %H:%M} UTC on",
+            f"{what} is not valid before {begin:%Y-%m-%d %H:%M} UTC",
             "check the clock, or use another certificate",
         )
     if end <= now:

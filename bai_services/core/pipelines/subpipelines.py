@@ -141,7 +141,8 @@ def shown_needs(definition: PipelineDefinition) -> Mapping[str, Sequence[str]]:
     found: dict[str, Sequence[str]] = {}
     for task in definition.tasks:
         if task.kind is TaskKind.PIPELINE:
-            # Nested containing tasks follow their own last tasks.
+            # Only direct children: the tasks of a nested sub-pipeline are needs of the nested
+            # containing task.
             inner = {each for each in task.needs if each.rpartition(SEPARATOR)[0] == task.name}
             found[task.name] = [each for each in task.needs if each in inner - followed]
         else:

@@ -89,8 +89,8 @@ class ImageStore:
     async def protected_names(self) -> set[str]:
         """Return the names of images that must remain on agents.
 
-        These are images that live sessions use, images to which aliases or default images of
-        projects refer, and custom images that are in no registry.
+        These are images that live sessions use, images with an alias, default images of projects,
+        and custom images that are in no registry.
         """
         queries = [
             sa.select(sessions.c.image).where(sessions.c.status.in_(sorted(LIVE))),
@@ -272,10 +272,11 @@ async def find_images(
 
 
 async def require_unused_image(
-    tx: AsyncConnection, image: ImageRow, *, keeps_aliased: bool = False
+    tx: AsyncConnection, image: ImageRow, *, forbids_aliases: bool = False
 ) -> None:
-    """Raise ``InUse`` if live sessions, default images of projects, or (with ``keeps_aliased``)
-    aliases refer to an image.
+    """Raise ``InUse`` if a live session uses the image or a project has it as default image.
+
+    With ``forbids_aliases``, also raise it if the image has an alias.
     """
     names = [image.name, image.name.removesuffix(f":{DEFAULT_TAG}"), *image.aliases]
     uses: dict[str, sa.ColumnElement[bool]] = {
@@ -286,7 +287,7 @@ async def require_unused_image(
         ),
         "projects": projects.c.default_image.in_(names),
     }
-    if keeps_aliased:
+    if forbids_aliases:
         uses["aliases"] = image_aliases.c.image_id == image.id
     await require_unused(tx, f"image {image.name}", uses)
 

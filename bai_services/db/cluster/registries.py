@@ -366,7 +366,7 @@ async def _delete_images(tx: AsyncConnection, name: str, entry: Callable[[str], 
     await tx.execute(of_name.values(created_at=images.c.created_at))
     for image in await find_images(tx, name):
         try:
-            await require_unused_image(tx, image, keeps_aliased=True)
+            await require_unused_image(tx, image, forbids_aliases=True)
         except InUse as error:
             problem = f"the tag was deleted in the registry; {error.message}"[:MAX_PROBLEM]
             of_image = images.update().where(images.c.id == image.id)

@@ -79,8 +79,8 @@ class Staging:
     def read(self, upload_id: str) -> UploadFacts:
         """Return the state of an upload.
 
-        For an incomplete upload, the returned ``expires_at`` counts from the last received byte.
-        The stored ``expires_at`` counts from the start of the upload.
+        For an incomplete upload, the returned ``expires_at`` is later than the stored one: the time
+        to live begins at the last received byte instead of at the start of the upload.
 
         Raises
         ------
@@ -182,7 +182,8 @@ class Staging:
                         self.remove(name.removesuffix(_FACTS))
                         removed += 1
                     continue
-                # Imports and uploads may begin before the sweep at start-up has ended.
+                # At start-up, keep files that are newer than ``now``: imports and uploads may begin
+                # before this sweep has ended.
                 maximum = 0.0 if is_start else ONE_SHOT_TTL_SECONDS
                 if not is_known and now - os.stat(path).st_mtime >= maximum:
                     _remove_unlocked(path)
@@ -356,7 +357,8 @@ def remove_any(path: Path) -> None:
 def _lock(file: int) -> bool:
     """Lock a file that is being written; return False if another process has locked it.
 
-    The lock ends with the process. A file system without locks protects no files.
+    The lock ends with the process. If the file system does not support locks, return True without a
+    lock.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -104,8 +104,8 @@ async def test_keypairs_are_created_replaced_deactivated_and_deleted(
         await secret.get_by_role("button", name="OK").click()
         await ui.drawer.get_by_role("button", name="Close").first.click()
 
-        # An administrator sees whose key it is and what it may do; the list is searched by the
-        # user (above) and by the key.
+        # The list shows the owner, the role and the policy of each key; the URL above filters it by
+        # user.
         for title in ("Access key", "User", "Role", "Active", "Resource policy", "Last used"):
             await ui.page.get_by_role("columnheader", name=title).wait_for()
         for text in ("monitor", "default", "yes"):

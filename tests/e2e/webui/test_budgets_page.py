@@ -36,7 +36,7 @@ async def test_budget_is_created_and_a_spent_one_is_shown_as_blocked(
             await ui.page.get_by_placeholder("Start date").focus()
             await ui.page.keyboard.press("Tab")
             await ui.page.keyboard.press("Tab")
-            # The keyboard can leave the empty fields.
+            # Tab must move the focus out of the empty date fields.
             await ui.page.wait_for_function("!document.activeElement.closest('.ant-picker')")
             card = ui.page.get_by_role("region", name="Budgets").locator(".ant-card")
             card = card.filter(has_text=f"default/{name}")

@@ -91,7 +91,6 @@ async def test_webhook_is_created_and_tested(opened: Opener[Any], admin: httpx.C
         await ui.choose("Scope", "The whole installation")
         await ui.choose("Events", "Session is running")
         await ui.save()
-        # The address is not public.
         await ui.drawer.get_by_text("the address is not public").last.wait_for()
         await ui.fill(URL="https://name.invalid/hook?token=tok3n-9f")
         await ui.save()

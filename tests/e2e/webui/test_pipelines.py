@@ -59,7 +59,7 @@ async def test_pipeline_is_written_run_and_approved(
         await editor.click()
         await page.keyboard.press("Control+A")
         await page.keyboard.insert_text("version: 1\nname: wrong\ntasks: 3")
-        # The problem names the line while the user types.
+        # An error message with the line number appears while the user types.
         await page.get_by_text("line 3: tasks must be a list").wait_for()
         await editor.click()
         await page.keyboard.press("Control+A")
@@ -123,7 +123,8 @@ async def test_administrator_accepts_files_that_members_can_change(
         await start.click()
         run = page.get_by_role("dialog").filter(has_text="Cancel run")
         await run.get_by_role("button", name="Approve").click()
-        # The button that identifies the drawer disappears.
+        # ``run`` no longer matches: it is located by the button *Cancel run*, which disappears when
+        # the run ends.
         await page.get_by_role("dialog").get_by_text("Succeeded").first.wait_for()
     finally:
         for each in checked(admin.get(f"/pipeline-runs?pipeline={name}"), 200)["items"]:
@@ -275,7 +276,7 @@ async def test_schedule_and_trigger_are_created(
         (trigger,) = checked(rest.get(f"/pipeline-triggers?pipeline={name}"), 200)["items"]
         assert (trigger["name"], trigger["is_enabled"]) == ("push", True)
         await page.keyboard.press("Escape")
-        # Files that appear in the folder of the pipeline run it.
+        # New files in the pipeline's folder start a run.
         folder = checked(rest.get(f"/pipelines/{name}"), 200)["folder"]
         folder_name = checked(rest.get(f"/vfolders/{folder}"), 200)["name"]
         await page.get_by_role("button", name="New trigger").click()
@@ -327,8 +328,10 @@ tasks:
 """
 
 
-def finish_run(rest: httpx.Client, pipeline: str, label: str) -> str:
-    """Run a pipeline of ``COMPARED`` until it waits for the approval; return the run's id."""
+def run_until_approval(rest: httpx.Client, pipeline: str, label: str) -> str:
+    """Start a run of a pipeline that was created from ``COMPARED``, wait until it needs approval,
+    and return the run's id.
+    """
     body = {"parameters": {"label": label}}
     key = str(checked(rest.post(f"/pipelines/{pipeline}/runs", json=body), 202)["id"])
 
@@ -343,7 +346,7 @@ def finish_run(rest: httpx.Client, pipeline: str, label: str) -> str:
 
 
 def write_events(directory: Path) -> bytes:
-    """Return a file of TensorBoard with the scalar *accuracy*."""
+    """Return the content of a TensorBoard event file with the scalar *accuracy*."""
     writer = EventFileWriter(str(directory))
     for step, value in enumerate((0.5, 0.75, 0.875)):
         scalar = Summary.Value(tag="accuracy", simple_value=value)
@@ -380,7 +383,7 @@ async def test_results_of_runs_are_shown_and_compared(
     for text in (CHILD, COMPARED):
         checked(rest.post("/pipelines", json={"definition": text.format(name=name)}), 201)
     try:
-        first, second = (finish_run(rest, name, label) for label in ("first", "second"))
+        first, second = (run_until_approval(rest, name, label) for label in ("first", "second"))
         ui = await opened(Entities, "user2", f"/pipelines?tab=runs&run={first}")
         page, drawer = ui.page, ui.drawer
         graph = page.get_by_role("group", name="Graph of the tasks")
@@ -447,7 +450,7 @@ async def test_pipeline_is_created_from_a_template_imported_and_exported(
         await row.get_by_role("link", name="Use template").click()
         graph = page.get_by_role("group", name="Graph of the tasks")
         await graph.get_by_text("select", exact=True).wait_for()
-        # A file of FastTrack replaces the text.
+        # An imported FastTrack file replaces the definition.
         file = tmp_path / "fasttrack.yaml"
         file.write_text(f"name: {name}\ntasks:\n- {{name: fetch, command: make data}}\n")
         async with page.expect_file_chooser() as chosen:

@@ -16,7 +16,7 @@ const COLORS: Record<string, 'processing' | 'success' | 'warning' | 'error' | 'd
   failed: 'error'
 };
 
-/** The status of a machine, with the reason for it and the error of the command. */
+/** The status of a machine, with its reason and the error message of the provisioning command. */
 function statusOf(machine: Item) {
   const status = String(machine['status']);
   const reason = (machine['reason'] ?? '') as string;

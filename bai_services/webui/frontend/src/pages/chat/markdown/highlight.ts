@@ -2,15 +2,15 @@ import { LanguageDescription } from '@codemirror/language';
 import { languages } from '@codemirror/language-data';
 import { classHighlighter, highlightCode } from '@lezer/highlight';
 
-/** A part of a code with the CSS classes of its colors. */
+/** A piece of source code and the CSS classes that color it. */
 export interface CodePart {
   text: string;
   classes: string;
 }
 
 /**
- * The parts of a code in a language; undefined if the language is unknown. Each parser is loaded
- * when it is first needed.
+ * The source code, split into highlighted pieces; undefined if the programming language is unknown.
+ * Each parser is loaded when it is first needed.
  */
 export async function highlighted(text: string, language: string): Promise<CodePart[] | undefined> {
   const description = LanguageDescription.matchLanguageName(languages, language, false);

@@ -80,7 +80,10 @@ export function utilizationOption(
   };
 }
 
-/** The time before the first use of a resource: a chart of the empty days before it says nothing. */
+/**
+ * Start of the time axis: one interval before the first use of a resource, so that the chart omits
+ * the empty days before it.
+ */
 function firstUse({ since, times, reports }: Comparison, resource: string): number {
   const used = reports.flatMap(report =>
     report.utilization.filter(one => one.resource === resource).map(({ percents }) => percents)
