@@ -92,7 +92,8 @@ async def test_rows_are_found_by_id_without_statistics(postgres_url: str) -> Non
             sa.event.remove(sa.Engine, "before_cursor_execute", record)
         assert len(committed.placed) == 8
         async with world.database.dry_run() as tx:
-            # PostgreSQL would read a table of eight rows without an index.
+            # Disable sequential scans: PostgreSQL would read a table of eight rows without an
+            # index.
             await tx.execute(sa.text("SET LOCAL enable_seqscan = off"))
             plans = [
                 str(row[0])

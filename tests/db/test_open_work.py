@@ -1,4 +1,4 @@
-"""Which rows are work for the loops of the manager."""
+"""Rows that the loops of the manager must process, and rows that need no work."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from bai_services.db.tables.sessions import sessions
 from bai_services.db.tables.suspensions import session_suspensions
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
-# Rows, by table: values of columns; the other required columns have any value.
+# Rows by table, with the values of the columns that matter; the other required columns get any
+# value.
 Rows = Mapping[sa.Table, Mapping[str, Any]]
 RUNNING = {"id": "s", "status": "RUNNING"}
 ENDED = {"id": "s", "status": "TERMINATED"}

@@ -82,7 +82,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.world = World(f"sqlite+aiosqlite:///{target}")
 
     async def _make(self, path: Path) -> None:
-        # Close the last connection, which merges the write-ahead log: each run then copies one
+        # Closing the last connection merges the write-ahead log, so that each run copies only one
         # file.
         await (await make_world(f"sqlite+aiosqlite:///{path}")).close()
 

@@ -139,7 +139,7 @@ async def test_zero_length_record_is_replaced_in_the_same_second(world: World) -
 async def test_rebuild_repeats_no_record_whose_times_have_a_fraction(
     world: World, fraction: float
 ) -> None:
-    """``strftime`` of SQLite rounds to milliseconds, so 0.9995 s is in the next second for it."""
+    """``strftime`` of SQLite rounds to milliseconds, so it puts 0.9995 s into the next second."""
     world.advance(fraction)
     row, _ = await world.sessions.enqueue(world.new_session("lab", {"cpu": "1"}), world.now)
     for _ in range(2):

@@ -182,8 +182,8 @@ def docker_hub(
     further.write_text(LISTEN_ON_ALL_ADDRESSES)
     environment = {"DOCKER_HOST": docker_engine.host, "BAI_IMAGE": session_image}
     environment["BAI_CONFIG"] = str(further)
-    # The agent starts batch sessions itself. In the demo on the process engine, the Hub starts
-    # them.
+    # The agent starts batch sessions itself, so that tests on ``any_hub`` cover both ways: in the
+    # demo on the process engine, the Hub starts them.
     environment["BAI_AGENT_RUNS_BATCH"] = "1"
     # The agent reports more cores than a small machine has, for tests with several sessions at
     # once.

@@ -20,7 +20,8 @@ def main(url: str, token: str, agent_id: str, image: str, source: str, folder: s
     signal.signal(signal.SIGTERM, lambda *_: is_stopped.set())
     with swarm.running(1) as (engine,):
         swarm.copy_image(image, DockerEngine(source), engine)
-        # The Hub's machine connects from its address in the network of the node.
+        # Let the agent accept clients from the gateway of the node's network: with this address,
+        # the Hub's machine connects.
         settings = f"BAI_AGENT_CLIENTS={nodes.gateway(engine)}\n"
         machine = nodes.joined(
             url, [token], [engine], Path(folder), agent_id=agent_id, settings=settings

@@ -1,6 +1,6 @@
-"""Provisioning command of the test: a machine is a real agent on this machine.
+"""Provisioning command of the test. A provisioned machine is a real agent on this machine.
 
-Started as ``#!PYTHON`` script with the folder of the test in ``FOLDER``.
+The test writes it as a script with the line ``#!PYTHON`` and the folder of the test in ``FOLDER``.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from tests.testbed.forwarder import Forwarder, forwarding
 def site_of(hub: RunningHub, session: JSON, host: str = "127.0.0.1") -> Iterator[Forwarder]:
     """Give the resource group of a session the address of a reverse proxy during the block.
 
-    ``host``: a name of this machine. To browsers, ``localhost`` is another machine than the Hub's.
+    ``host``: a name of this machine. For browsers, ``localhost`` is another site than the Hub's
+    127.0.0.1.
     """
     admin = hub.rest("admin")
 

@@ -65,7 +65,7 @@ class SharedPort:
         return share
 
     def routes(self, app: str) -> list[str]:
-        """Return paths of an app and of the shared port; the last is the shared path of the app."""
+        """Return the paths at which a user could open an app; the last is the one for visitors."""
         base = self.session["url"]
         own = f"{base}proxy/{self.port}/" if app == self.app else f"{base}{app}/"
         return [
@@ -204,7 +204,7 @@ async def test_users_without_a_valid_share_are_denied_everywhere(
 ) -> None:
     name = shared_port.app if app == "port" else app
     username = {"other": "acme-user", "same project": "user2"}.get(who)
-    # There is a share, but for another user.
+    # Share the app with a user other than the one who is denied.
     shared_port.share(name, user="domain-admin")
     if username is None:
         with shared_port.hub.client() as nobody:

@@ -74,7 +74,8 @@ def test_the_url_of_a_batch_session_exposes_nothing(any_hub: RunningHub) -> None
         running = wait_for(rest, session["id"], "RUNNING")
         answer = httpx.get(any_hub.url + running["url"])
         assert (answer.status_code, answer.text) == (302, "")
-        # Without a server, the Hub itself redirects to a page that asks for a sign-in.
+        # The Hub has no server for the session, so the Hub redirects to its page that asks for a
+        # sign-in.
         assert answer.headers["Location"].startswith("/hub/")
         assert log_of(rest, session) == "secret\n"
         if any_hub.engine == "process":

@@ -1,4 +1,4 @@
-"""Sessions of an image without the platform's parts, and their commits, on the Docker engine."""
+"""Sessions of a plain image, which has no parts of bai-hub, and commits, on the Docker engine."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def hub(
     environment = {
         "DOCKER_HOST": docker_engine.host,
         "BAI_AGENT_CPU": "8",
-        # The package mirrors of this machine may have addresses that are not public.
+        # Builds must reach the package mirrors of this machine, whose addresses may not be public.
         "BAI_AGENT_EGRESS": "open",
         "BAI_AGENT_RUNTIME_IMAGE": runtime_image,
         "BAI_BUILD_RECIPES": "1",
@@ -304,7 +304,8 @@ def contains(archive: Path, text: bytes) -> bool:
     with tarfile.open(archive) as saved:
         for member in saved:
             file = saved.extractfile(member) if member.isfile() else None
-            # Debian's documentation and programs contain the words PRIVATE KEY.
+            # Skip Debian's layer, which is larger than 64 MiB: its documentation and programs
+            # contain the words PRIVATE KEY.
             if file is None or member.size > 64 * 2**20:
                 continue
             if text in file.read():

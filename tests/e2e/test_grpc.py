@@ -1,4 +1,4 @@
-"""A model server of gRPC on both engines, called through a second gateway, which runs HAProxy."""
+"""A gRPC model server on both engines, called through a second gateway, which runs HAProxy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ pytestmark = pytest.mark.e2e
 NAME = "e2e-grpc"
 PREFIX = f"/services/bai-serve/{NAME}/test.Model"
 COMMAND = "exec python3 $BAI_MODEL_PATH/grpc_server.py"
-# The session image has no gRPC: a container unpacks it from the model folder, which is read-only.
+# The session image has no gRPC: a container unpacks it from the model folder into /tmp, because the
+# model folder is read-only.
 UNPACK = (
     "mkdir /tmp/packages; tar -xf $BAI_MODEL_PATH/packages.tar -C /tmp/packages; "
     "export PYTHONPATH=/tmp/packages; "
@@ -103,7 +104,7 @@ def test_official_client_reaches_a_replica_through_haproxy(any_hub: RunningHub) 
         numbers = list(count(b"1000", metadata=metadata, timeout=30))
         assert numbers == [b"%d" % number for number in range(1000)]
         assert code_of("wrong") is grpc.StatusCode.UNAUTHENTICATED
-        # The gateway of the demo has no HAProxy.
+        # The gateway of the demo has no HAProxy, so it rejects gRPC.
         url, headers = any_hub.url + f"{PREFIX}/Echo", {"Authorization": f"Bearer {token}"}
         assert httpx.post(url, headers=headers).status_code == 501
         counted = lambda: checked(rest.get(f"/endpoints/{NAME}"), 200)["requests"] >= 3  # noqa: E731

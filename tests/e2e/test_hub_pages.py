@@ -171,7 +171,7 @@ async def test_home_page_lists_a_pending_session_without_buttons(
     assert await page.get_by_text("Pending", exact=True).count() == 1
     for action in ("start", "stop", "delete"):
         assert await page.locator(f"#{action}-{server}").count() == 0
-    # The address of the server says that the session is waiting, and offers no start.
+    # The page at the URL of the server says that the session is waiting, and has no start button.
     for address in (f"user/user/{server}/lab", f"user/user/{server}/"):
         await page.goto(f"{hub.url}/{address}")
         await page.locator(f'a[data-bai-queued][href="{session["page"]}"]').wait_for()

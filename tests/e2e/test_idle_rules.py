@@ -25,7 +25,8 @@ from tests.testbed.websocket import open_websocket
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
 WINDOW_SECONDS = 60
-# This time covers the window, the storage of its samples, two steps of the manager, and the stop.
+# Time limit for a stop: covers the window, the storage of its samples, two steps of the manager,
+# and the stop.
 STOP_SECONDS = 240
 # This load is busy for a tenth of the time, so that the test needs little CPU time.
 BUSY = """
@@ -60,7 +61,7 @@ DECISIONS = {
     ("network", "open-tab", False),
     ("load", "silent-loop", False),
     ("lifetime", "lived", False),
-    # A rule that does not measure the network would also stop the download.
+    # As a dry run: this rule does not measure the network, so it would also stop the download.
     ("only-cpu", "silent-loop", True),
     ("only-cpu", "download", True),
 }

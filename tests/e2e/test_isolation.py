@@ -135,8 +135,8 @@ print(paths, sorted(ids))
 async def test_the_network_is_closed_to_other_users(docker_hub: RunningHub) -> None:
     mine, theirs = docker_hub.rest("user"), docker_hub.rest("user2")
     first, second = start(mine, "network-a"), start(theirs, "network-b")
-    # The server has a process group of its own before the kernel ends, because a kernel ends all
-    # processes of its group. The server ends with its container.
+    # Start the server in its own process group: a kernel that ends kills all processes of its
+    # group. The server ends with its container.
     listen = """
 import socket, subprocess, sys
 serve = "import socket; s = socket.create_server(('0.0.0.0', 9999)); print(flush=True)"

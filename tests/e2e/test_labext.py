@@ -146,7 +146,8 @@ async def assert_panel_has_contrast(page: Page, theme: str, folder: Path) -> Non
     await take_screenshot(page, f"panel-{theme}-end", folder)
 
 
-# This test is before the tests with the fixture `session`: two cores have room for two sessions.
+# This test must run before the tests with the fixture `session`: two cores have room for only two
+# sessions.
 async def test_the_panel_renames_and_stops_sessions(
     profile: BrowserContext, hub: RunningHub, tmp_path: Path
 ) -> None:
@@ -266,7 +267,8 @@ async def test_the_panel_opens_at_the_first_visit_and_stays_closed_afterwards(
 async def test_a_hidden_page_does_not_poll_and_responses_contain_no_token(
     browser: Browser, hub: RunningHub, session: JSON
 ) -> None:
-    # Not in the profile of the other tests: a movable clock belongs to all pages of a profile.
+    # Do not use the profile of the other tests: a movable clock would apply to all pages of a
+    # profile.
     token = re.compile(r"[Bb]earer|JUPYTERHUB_API_TOKEN")
     async with panel_of(browser, hub, session, has_movable_clock=True) as page:
         asked: list[str] = []
@@ -474,7 +476,8 @@ COUNT_CLOSED_DIALOGS = """() => {
         window.closedDialogs += dialogs.length;
     }).observe(document.body, {childList: true});
 }"""
-# In the notice of a preemption, this element is the alert for screen readers.
+# JavaScript that returns the element with the countdown in the notice of a preemption, which is the
+# alert for screen readers.
 COUNTDOWN = (
     "[...document.querySelectorAll('.Toastify__toast [role=alert]')]"
     ".find(one => one.textContent.includes('needs its resources'))"

@@ -36,10 +36,10 @@ from tests.testbed.wait import wait_until
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
 USERS = ("user", "user2", "domain-admin", "admin")
-# With more sessions, `make soak` also waits until the last network has been removed.
+# With more cycles than this (`make soak`), also wait until the last network has been removed.
 CYCLES_WITHOUT_WAIT = 50
 SESSIONS = int(os.environ.get("BAI_NODE_SESSIONS", "4"))
-# The clock of this agent is an hour slow, but measured durations are correct.
+# Environment of an agent whose clock is an hour slow, but whose measured durations are correct.
 SKEWED_CLOCK = {
     "LD_PRELOAD": next(iter(glob.glob("/usr/lib/*/faketime/libfaketime.so.1")), ""),
     "FAKETIME": "-3600",
@@ -293,7 +293,8 @@ def test_batch_sessions_of_a_partitioned_node_and_of_a_hanging_agent_run_elsewhe
             first = [float(at) for attempt, at in lines if attempt == "0"]
             second = [float(at) for attempt, at in lines if attempt == "1"]
             assert max(first) < min(second)
-        # The node has sent the output of the first attempt, with what it wrote after SIGTERM.
+        # The node has sent the complete output of the first attempt, also the text written after
+        # SIGTERM.
         log = wait_until(lambda: _log_with(cluster, batch, "saved"), 60, "the output")
         lines_of_interest = ("attempt", "saved", "-----")
         outputs = [
@@ -375,7 +376,7 @@ def test_other_nodes_start_sessions_while_the_leader_of_the_swarm_hangs(cluster:
 
 
 def test_sessions_of_a_crashed_engine_end_and_others_start(cluster: Cluster) -> None:
-    """A Swarm excludes live restore; without it, Docker stops containers when it starts."""
+    """A Swarm does not allow live restore, so an engine that starts again stops its containers."""
     node = cluster.nodes[1]
     rest = cluster.hub.rest("admin")
     lost = cluster.start("admin", agent_list=[node.agent_id])
@@ -415,7 +416,7 @@ def test_tasks_builds_and_commits_of_a_crashed_engine_end_with_a_reason(cluster:
         wait_until(lambda: "step-began" in checked(rest.get(log), 200)["log"], 120, "the build")
         for one in others:
             cluster.set_schedulable(one, True)
-        # The commit waits for the engine, which never responds.
+        # Suspend the engine, so that the commit is still waiting for it when the engine crashes.
         os.kill(pid, signal.SIGSTOP)
         path = f"/sessions/{committed['id']}/commit"
         commit = checked(rest.post(path, json={"name": "crashed-commit"}), 202)

@@ -32,14 +32,14 @@ REQUIRED = "needs-codes"
 
 
 class Device:
-    """An authenticator. Tests cannot move the Hub's clock, so codes use the allowed drift."""
+    """An authenticator app. Tests cannot move the Hub's clock, so codes use the allowed drift."""
 
     def __init__(self, secret: str) -> None:
         self._totp = TOTP(base64.b32decode(secret.replace(" ", "")), 6, SHA1(), 30)
         self._last_step = 0
 
     def code(self) -> str:
-        """Return a code that was not used before: at most one step before or after now."""
+        """Return an unused code of the current time step or of one of the two adjacent steps."""
         now = int(time.time()) // 30
         step = max(now - 1, self._last_step + 1)
         assert step <= now + 1, "the test has used all codes of this time"
@@ -74,7 +74,7 @@ def test_no_route_accepts_the_password_without_the_code(hub: RunningHub) -> None
     def is_signed_in(client: httpx.Client) -> bool:
         return client.get("/hub/home").status_code == 200
 
-    # The user must first change the password, and then register an authenticator.
+    # The user must first change the password, and then register an authenticator app.
     with hub.client() as client:
         answer = hub.post_form(client, "/hub/login", username=name, password=PASSWORD)
         assert ENGLISH("password.must_change") in answer.text
@@ -142,7 +142,7 @@ def test_no_route_accepts_the_password_without_the_code(hub: RunningHub) -> None
         assert refused.json()["details"]["reason"] == "need-one-time-code"
         token = checked(token_at_manager(code=recovery_codes[0]), 200)["token"]
     assert token_at_manager(code=recovery_codes[0]).status_code == 401
-    # A token cannot change the authenticator.
+    # A token cannot change the authenticator app.
     bearer = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=hub.api, headers=bearer, verify=NO_TLS) as rest:
         assert checked(rest.get("/me/authenticator"), 200)["recovery_codes_left"] == 7
@@ -162,7 +162,7 @@ async def enter_code(page: Page, code: str) -> None:
 
 
 async def set_up_authenticator(page: Page, password: str) -> Device:
-    """Register an authenticator on the settings page."""
+    """Register an authenticator app on the settings page."""
     await page.get_by_role("button", name="Set up authenticator").click()
     dialog = page.get_by_role("dialog")
     for typed in (f"{password}?", password):

@@ -77,7 +77,7 @@ async def test_users_sign_in_with_an_openid_provider(
         await sign_in(page, hub)
         await expect("openid.unavailable")
         provider.is_down, provider.denies = False, True
-        # For 2 s after a failure, the Hub does not read the provider's metadata again.
+        # Try again: for 2 s after a failure, the Hub does not read the provider's metadata again.
         await sign_in(page, hub)
         while await page.get_by_text(ENGLISH("openid.unavailable")).count():
             await sign_in(page, hub)

@@ -62,7 +62,7 @@ def test_kills_neither_lose_nor_repeat_tasks(
         before = ids()
         assert len(before) == 3
         hub.kill("agent")
-        # The containers continue, and end, while their agent does not run.
+        # The containers keep running, and later end, while their agent does not run.
         assert ids() == before
         checked(rest.put(content, params={"path": "continue"}, content=b""), 200)
         wait_until(lambda: ids() == [], RUN_SECONDS, "the end of the containers")

@@ -38,13 +38,14 @@ RUNNING_SECONDS = 180
 
 @pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
 def cloud_hub(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunningHub]:
-    """A hub whose machines have the engine of the parameter."""
+    """A hub whose provisioned machines use the engine ``process`` or ``docker``."""
     environment: dict[str, str] = {}
     stack = ExitStack()
     address = "127.0.0.1"
     if request.param == "docker":
-        # An address that the network namespaces of the machines reach. Docker's bridge has the
-        # same address in each of them.
+        # Use an address of this machine that the network namespaces of the machines can reach. The
+        # address of Docker's bridge is not suitable: each namespace has its own bridge with this
+        # address.
         try:
             address = stack.enter_context(second_machine.running()).peer_address
         except ComponentMissing as reason:

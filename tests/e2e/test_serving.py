@@ -65,7 +65,8 @@ USE_MEMORY = """kept = []
 while True: kept.append(b"x" * 10_000_000)"""
 SMALL = {"resources": {"cpu": "1", "mem": "256m"}}
 BODY_BYTES = 100 * 2**20
-# Gateways need at most 5 s on an idle machine.
+# Time in which gateways must end the streams of a revoked token; on an idle machine, they need at
+# most 5 s.
 REVOKE_SECONDS = 10
 
 
@@ -353,7 +354,8 @@ def test_trials_explain_why_they_are_unhealthy(any_hub: RunningHub) -> None:
         ("user", "trial-no-path", {"command": f"{server} $PORT"}),
     ]
     if any_hub.engine == "docker":
-        # Only the Docker engine pulls images, and limits the memory of a session.
+        # Failures that only the Docker engine has: it pulls images and limits the memory of a
+        # session.
         image = f"127.0.0.1:{free_port()}/no-such-model:1"
         request = {**SMALL, "image": image}
         use_memory = {

@@ -51,7 +51,7 @@ def spans_of_start(receiver: TraceReceiver, session_id: str) -> list[ReceivedSpa
 
     found = wait_until(is_complete, 30, "the spans of the start")
     assert found is not None
-    # Spans of requests that end later, for example of the last report.
+    # Wait for the spans of requests that end later, for example of the last report.
     parents = {s.parent for s in found} - {""}
     wait_until(lambda: parents <= {s.id for s in trace()}, 30, "the parents of all spans")
     return trace()

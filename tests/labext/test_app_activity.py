@@ -77,7 +77,7 @@ async def serve_nothing(stream: Stream, rest: str) -> None:
         ("exec:[]", pack(Channel.OUTPUT, b"x"), ["exec"]),
         # A command without output sends only keepalives, which do not count as use.
         ("exec:[]", pack(Channel.ALIVE), []),
-        # The handler of the HTTP requests counts them; the tunnel must not count them again.
+        # HTTP requests are counted by their own handler; the tunnel must not count them again.
         ("http:lab", b"GET / HTTP/1.1", []),
     ],
 )

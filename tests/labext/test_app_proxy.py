@@ -152,7 +152,7 @@ async def test_response_headers_are_forwarded(server: JupyterServer) -> None:
     async with serving_app(App(response)) as app, client_of(server, app) as client:
         answer = await client.get("")
     assert answer.headers["Location"] == f"/proxy/{app.port}/elsewhere?a=1"
-    # A third cookie comes from Jupyter, which sends it to clients that use its token.
+    # The third cookie is Jupyter's own: Jupyter sends it to clients that use its token.
     assert answer.headers.get_list("Set-Cookie")[:2] == ["a=1", "b=2"]
     assert not {"keep-alive", "etag"} & set(answer.headers)
 

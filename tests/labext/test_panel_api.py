@@ -190,7 +190,8 @@ def test_poll_returns_changed_sections_only(
         assert answer.status_code == 200
         assert "secret-of-the-session" not in answer.text
         sections: dict[str, Any] = answer.json()
-        # The error concerns only the manager's sections; the server still returns its own.
+        # The error affects only the sections from the manager; the server still returns its own
+        # sections.
         assert sections.pop("error") == "unavailable"
         assert "cannot be reached" in sections.pop("message")
         return sections
@@ -402,7 +403,7 @@ def test_ipv4_is_preferred_if_two_programs_listen_on_one_port(
         with http_server("127.0.0.1", PORT, tmp_path / "four"):
             wait_until(lambda: responds_with("four"), 30, "a response of the IPv4 program")
             with http_server("127.0.0.1", PORT, tmp_path / "six") as third:
-                assert third.wait(30) != 0  # because the address is in use
+                assert third.wait(30) != 0  # The address is in use.
             assert all(responds_with("four") for _ in range(20))
             assert app(server, f"port-{PORT}")["state"] == "running"
         wait_until(lambda: responds_with("six"), 30, "the IPv6 program to respond again")

@@ -58,7 +58,7 @@ async def test_hook_that_cannot_run_gives_the_reason(tmp_path: Path) -> None:
 
 async def test_pages_are_awaited_if_they_answer() -> None:
     pages = Pages()
-    await pages.wait(0.01, 60)  # no page is open
+    await pages.wait(0.01, 60)  # No page is open.
     pages.begin("one")
     waiting = asyncio.create_task(pages.wait(0.01, 60))
     pages.begin("two")

@@ -34,7 +34,7 @@ class _Shared:
 
 
 class SharedSqlite(_Shared, SQLiteDialect_aiosqlite):
-    # Without this attribute, a dialect has no cache.
+    # Without this attribute, SQLAlchemy would not cache the statements of a dialect.
     supports_statement_cache = True
 
 

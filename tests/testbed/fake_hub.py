@@ -1,4 +1,4 @@
-"""A fake Hub: a server with those parts of the Hub's REST API that the manager uses."""
+"""A fake Hub: a server with the routes of the Hub's REST API that the manager calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that do not import the modules again, which would take 3 s of CPU time each.
+"""Processes that start without importing the modules again, which takes 3 s of CPU time.
 
 They are forks of a server process that has imported the manager. All tests of a worker share it.
 """

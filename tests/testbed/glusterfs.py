@@ -30,7 +30,7 @@ exec glusterd -N -L WARNING -p "$1"
 """
 
 
-# A server with its own network, which has only this address.
+# The address of a server that has its own network namespace; the namespace has no other address.
 _ADDRESS = "10.99.99.1"
 _ALONE = f"""
 set -e

@@ -1,4 +1,4 @@
-"""A server of gRPC with the standard health service, as a replica runs it."""
+"""A gRPC server with the standard health service, as a replica runs it."""
 
 from __future__ import annotations
 

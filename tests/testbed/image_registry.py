@@ -21,7 +21,7 @@ from tests.testbed.wait import wait_until
 
 USERNAME = "robot"
 PASSWORD = "registry-password"
-# bcrypt of PASSWORD, with the cost that the tool htpasswd uses.
+# The bcrypt hash of PASSWORD, with the cost that the tool htpasswd uses.
 HTPASSWD = "$2y$05$abcdefghijklmnopqrstuux7DVfxfgfXTmp/9Tsk6HzX2QQGjxePG"
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"

@@ -106,7 +106,8 @@ def serving_mail(
         context.load_cert_chain(certificate)
         options |= {"auth_required": True, "authenticator": _authenticate}
         if security == "tls":
-            # aiosmtpd regards only STARTTLS as encrypted.
+            # aiosmtpd does not regard implicit TLS as encrypted, so it must not require encryption
+            # for the sign-in.
             options |= {"ssl_context": context, "auth_require_tls": False}
             warnings.filterwarnings("ignore", "Requiring AUTH", UserWarning)
         else:

@@ -1,4 +1,6 @@
-"""Machines of a cluster: engines of a Swarm on this machine, each with an agent that has joined."""
+"""Machines of a cluster: engines of a Swarm on this machine, each with an agent that has joined a
+hub.
+"""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def copy_image(name: str, source: DockerEngine, *targets: DockerEngine) -> None:
         save.stdout.close()
         assert save.wait(60) == 0
         for load in loads:
-            # With an image that is not complete, `docker load` fails.
+            # If the image is not complete, `docker load` fails.
             load.communicate(timeout=120)
             assert load.returncode == 0
     finally:

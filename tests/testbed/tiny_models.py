@@ -129,7 +129,7 @@ def _tensor(name: str, shape: tuple[int, ...], values: Sequence[float]) -> bytes
 
 
 def _matrix(name: str, columns: int) -> bytes:
-    """Describe a matrix of 32-bit floats with any number of rows."""
+    """Return the ONNX type of a matrix of 32-bit floats with any number of rows."""
     shape = _field(1, _field(2, "rows")) + _field(1, _field(1, columns))
     return _field(1, name) + _field(2, _field(1, _field(1, 1) + _field(2, shape)))
 

@@ -82,7 +82,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 address = ("127.0.0.1", int(os.environ["BAI_SERVICE_PORT"]))
 http.server.ThreadingHTTPServer(address, Handler).serve_forever()
 """
-# One pixel.
+# A PNG image of one pixel.
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )

@@ -119,7 +119,7 @@ async def test_resource_group_is_created_and_linked_to_a_domain(
         await settings.get_by_role("button", name="Change provisioning").click()
         await settings.get_by_label("Resources of a machine").fill("cpu=8 mem=32g")
         await settings.get_by_role("button", name="Save").click()
-        # The demo has no command that starts machines.
+        # The demo has no command that starts machines, so the settings are rejected.
         await ui.page.get_by_text("set BAI_PROVISIONING_COMMAND").first.wait_for()
         await settings.get_by_role("button", name="Cancel").click()
         await ui.choose("Account", "acme")

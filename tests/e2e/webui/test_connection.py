@@ -56,8 +56,8 @@ async def test_pages_say_that_the_browser_is_offline(opened: Opener[Shell]) -> N
     await ui.page.wait_for_load_state("networkidle")
     await ui.page.context.set_offline(True)
     try:
-        # This time is shorter than the silence of the event stream after which the page shows the
-        # notice.
+        # The notice must appear at once. The page would also show it after a silence of the event
+        # stream, but that takes longer than this timeout.
         await ui.page.get_by_text(LOST).wait_for(timeout=12_000)
     finally:
         await ui.page.context.set_offline(False)
@@ -92,7 +92,7 @@ async def test_open_pages_survive_a_restart_of_the_manager(
     assert await launcher.field("name").input_value() == "kept-session"
     await launcher.preview.get_by_text("It would start now.").wait_for()
 
-    # The pages receive events again.
+    # Check that the pages receive events again: a new session must appear in the open list.
     with hub.rest("user2") as rest:
         # Each run uses a new name, because an ended session of an earlier run keeps its name.
         name = f"after-restart-{secrets.token_hex(3)}"

@@ -79,7 +79,7 @@ async def test_owner_starts_renames_shares_and_deletes_a_custom_image(
         row = ui.row(name)
         await expect(row).to_contain_text("Done")
         await expect(row).to_contain_text(made["image"])
-        # Another member does not see a private image.
+        # Another member of the project does not see the private image.
         other = await opened(Entities, "user", "/custom-images")
         await other.filter(name)
         await other.page.locator(".ant-table-placeholder").wait_for()

@@ -175,7 +175,7 @@ async def test_superadmins_see_all_sessions_and_agents(
         await agents.get_by_role("columnheader", name=title, exact=True).wait_for()
     await agents.get_by_role("progressbar", name="mem").first.wait_for()
     await agents.get_by_role("row").nth(1).get_by_role("link").click()
-    # The controls are in the drawer of the agent.
+    # The drawer of the agent has controls.
     await ui.page.get_by_role("dialog").get_by_role("button", name="Edit").wait_for()
 
 
@@ -192,7 +192,7 @@ async def test_failed_request_is_shown_and_can_be_repeated(opened: Opener[Dashbo
     await ui.page.route(DASHBOARD, fail)
     await ui.page.get_by_role("button", name="Refresh: My quotas").click()
     await ui.page.get_by_text("no such project").wait_for()
-    # The cards keep their content.
+    # After the failed request, the cards keep their content.
     await ui.card("My quotas").get_by_text("Limiting", exact=True).first.wait_for()
     await ui.page.unroute(DASHBOARD)
     await ui.page.get_by_role("button", name="Try again").click()

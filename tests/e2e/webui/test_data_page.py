@@ -300,7 +300,7 @@ def png() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
 
 
-# The file lacks the second page.
+# A damaged file: its list of pages refers to a second page that does not exist.
 PDF = b"""%PDF-1.4
 1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
 2 0 obj<</Type/Pages/Kids[3 0 R 9 0 R]/Count 2>>endobj
@@ -328,7 +328,7 @@ NOTEBOOK = {
     ],
 }
 MARKDOWN = "# Read me\n\n<script>alert(1)</script> [site](javascript:alert(1)) ![logo](x.png)\n"
-# The parser takes quadratic time: minutes for this text.
+# For this text, the Markdown parser takes quadratic time, which is minutes.
 HOSTILE_MARKDOWN = b"*a_ " * 50_000
 PREVIEWS: dict[str, bytes] = {
     "broken.png": b"no image",

@@ -51,7 +51,7 @@ async def check_drawer(opened: Opener[Sessions], rest: httpx.Client, admin: http
         await ui.page.reload()
         limits = ui.fact("Ends in")
         await limits.get_by_text(f"({name})").wait_for()
-        # The rule is named before the countdown begins.
+        # The drawer names the rule even before the countdown begins.
         await limits.get_by_text(f"the limit of idle checker {name}").wait_for()
         await limits.get_by_role("button", name="Exclude").click()
         await limits.get_by_text(f"Excluded from idle checker {name}").wait_for()
@@ -110,8 +110,8 @@ async def test_checker_is_created_bound_as_a_dry_run_and_replayed(
         await ui.save()
         await ui.drawer.get_by_text("cpu_util is not a name and a whole number").wait_for()
         await ui.fill(Thresholds="cpu_util=5 cuda_util=5")
-        # The shortest window is longer than the window. The server's error has the label of the
-        # field, and disappears with the next change.
+        # Enter a shortest window that is longer than the window. The server's error has the label
+        # of the field, and disappears with the next change.
         floor = ui.drawer.get_by_label("Shortest window while others wait")
         await floor.fill("30min")
         await ui.save()

@@ -76,7 +76,8 @@ async def test_unused_images_are_shown_before_they_are_removed(
         assert (item["is_dry_run"], item["unused_seconds"]) == (True, 7 * DAY)
         row = dialog.get_by_role("row").filter(has_text=image)
         await row.get_by_text("1 GiB").wait_for()
-        # The list belongs to the number of days.
+        # A change of the number of days invalidates the list, so the images cannot be removed until
+        # they are listed again.
         await days.fill("8")
         await expect(remove).to_have_count(0)
         await press(list_images, agent, unused)

@@ -42,7 +42,7 @@ async def test_dialog_offers_active_images_and_states_why_none_can_be_pulled(
             await dialog.get_by_label("Resource group").click()
             await ui.page.locator(".ant-select-item-option", has_text="default").last.click()
             await dialog.get_by_role("button", name="Pull images").click()
-            # The agent of this demo has no Docker.
+            # The agent of this demo has no Docker, so the pull is refused.
             await dialog.get_by_text("has no Docker agent").wait_for()
         finally:
             for image in images:

@@ -101,7 +101,6 @@ async def test_model_is_found_cloned_and_deployed(
             dialog = ui.page.get_by_role("dialog", name=f"Deploy Echo {tag}")
             await dialog.get_by_role("button", name="Deploy", exact=True).click()
             await ui.page.get_by_role("tab", name="Overview").wait_for()
-            # The revision contains the id of the folder.
             overview = ui.page.get_by_role("tabpanel", name="Overview")
             for text in (f"echo-{tag}", "cpu-small"):
                 await overview.locator("code").get_by_text(text, exact=True).wait_for()

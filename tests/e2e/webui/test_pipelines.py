@@ -171,7 +171,8 @@ async def test_graph_is_edited_by_mouse(
             second.locator(".react-flow__handle.target")
         )
         await expect(editor).to_contain_text("{name: second, command: y, needs: [first]}")
-        # A horizontal line has no height, so it counts as hidden.
+        # Playwright regards a horizontal line as hidden because it has no height, so only wait
+        # until it exists.
         await graph.locator(".react-flow__edge").wait_for(state="attached")
         # A new task is added after the selected task.
         await second.click()
@@ -200,7 +201,7 @@ async def test_graph_is_edited_by_mouse(
         await page.get_by_role("button", name="Save", exact=True).click()
         await page.get_by_role("row").filter(has_text=name).wait_for()
         saved = checked(rest.get(f"/pipelines/{name}"), 200)["definition"]
-        # The comment and the format remain.
+        # The comment and the format of the definition remain.
         assert saved == GRAPH.format(name=name).replace(
             "command: y}", "command: y, needs: [first]}"
         )
@@ -235,7 +236,7 @@ async def test_graph_is_edited_by_keyboard(
     await page.keyboard.press("a")
     await expect(graph.locator("[data-id=command-2]")).to_be_focused()
     await expect(editor).to_contain_text("needs: [command-1]}")
-    # A cycle is not possible.
+    # A connection that would create a cycle is not added.
     await page.keyboard.press("c")
     await first.focus()
     await page.keyboard.press("c")
@@ -467,7 +468,8 @@ async def test_pipeline_is_created_from_a_template_imported_and_exported(
         exported = await download.value
         assert exported.suggested_filename == f"{name}.fasttrack.yaml"
         assert "type: custom" in Path(await exported.path()).read_text()
-        # Elyra has only scripts and notebooks.
+        # The pipeline has a command, and Elyra supports only scripts and notebooks, so the export
+        # fails.
         await page.get_by_role("button", name="Export").click()
         await page.get_by_role("menuitem", name="Elyra").click()
         await page.get_by_text("Elyra has no command").wait_for()

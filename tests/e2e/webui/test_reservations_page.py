@@ -42,7 +42,7 @@ async def test_part_of_a_machine_is_requested_approved_and_used(
     hub: RunningHub, opened: Opener[Entities]
 ) -> None:
     name = f"part-{secrets.token_hex(3)}"
-    # The browser of the tests has the time zone UTC.
+    # The test enters UTC times, so the browser gets the time zone UTC.
     start = datetime.now(UTC) - timedelta(minutes=2)
     with hub.rest("user2") as rest:
         ui = await opened(Entities, "user2", "/reservations", timezone_id="UTC")
@@ -150,7 +150,7 @@ async def test_whole_machine_drains_serves_its_members_and_is_free_again(
             assert checks == ["advance-reservation"]
             inside = wait_for(member, reserved, "RUNNING")
             await admin.page.reload()
-            # On a slow machine, the period has already ended.
+            # On a slow machine, the period of the reservation may have ended already.
             await admin.row(name).get_by_text(re.compile("in progress|ended")).wait_for()
             after = wait_for(other, waiting, "RUNNING")
             assert start <= started_at(inside)

@@ -120,7 +120,8 @@ def test_addresses_that_users_type_lead_to_pages(hub: RunningHub) -> None:
 def test_the_manual_is_served_without_sign_in_and_without_other_hosts(hub: RunningHub) -> None:
     page = httpx.get(f"{hub.url}/services/bai/manual/user-guide/sessions.html")
     if page.status_code == 404:
-        # The manual is built by `make docs`. The page tells this, and does not require a sign-in.
+        # The manual has not been built; the page says to run `make docs`, and does not require a
+        # sign-in.
         assert "make docs" in page.text
         return
     assert 'id="the-queue"' in page.text

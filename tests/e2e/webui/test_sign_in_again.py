@@ -108,7 +108,7 @@ async def test_launcher_continues_with_its_input(
     await ui.fill(name=guest)
     await ui.preview.get_by_text("It would start now.").wait_for()
     await mark(ui)
-    # Otherwise the preview with the name could notice the end first.
+    # Wait for the preview of the entered name. Otherwise its request could notice the end first.
     await expect(ui.start_button).to_be_enabled(timeout=WAIT_MILLIS)
     await end(ui.page)
     if end is let_sign_in_expire:
@@ -148,7 +148,7 @@ async def test_dialogs_and_drawers_continue_with_their_input(
     await folders.dialog.get_by_label("Name").press("Enter")
     await continues(folders, guest)
     await folders.row("kept").get_by_text("Ready").wait_for()
-    # The other page notices the sign-in, if it was signed out.
+    # The other page asks for a sign-in if it has noticed the end; it then notices the new sign-in.
     await form.page.bring_to_front()
     await question(form).wait_for(state="detached")
     assert await form.drawer.get_by_label("Name", exact=True).input_value() == guest
@@ -179,5 +179,5 @@ async def test_another_user_gets_neither_the_form_nor_the_data(
     await ui.open("/data")
     await ui.page.get_by_role("button", name="New folder").first.wait_for()
     assert await ui.row("not-for-others").count() == 0
-    # The profile of the browser belongs to the guest.
+    # Sign user2 out: later tests use this profile of the browser as the guest.
     await ui.page.context.clear_cookies()

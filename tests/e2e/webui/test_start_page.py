@@ -59,7 +59,8 @@ def newcomer(hub: RunningHub) -> Iterator[str]:
 async def test_cards_open_dialogs_and_the_launcher_and_can_be_reordered(
     opened: Opener[Start], newcomer: str
 ) -> None:
-    # All cards are visible: the page does not scroll below its header while a card is dragged.
+    # The window is so high that all cards are visible: the page must not scroll while a card is
+    # dragged.
     ui = await opened(Start, newcomer, "/start", viewport={"width": 1280, "height": 1400})
     # Wait for the parts that load last, because they move the cards.
     await ui.page.locator(".bai-first-steps").wait_for()
@@ -252,5 +253,6 @@ def fill_storage(hub: RunningHub, username: str) -> None:
         usage = f"/vfolders/{folder['id']}/usage"
         assert checked(rest.get(usage, params={"fresh": "true"}), 200)["bytes"] == 95
         quotas = checked(rest.get("/quota-scopes", params={"mine": "true"}), 200)["items"]
-        # The projects of the user can have folders of other tests.
+        # Check only the user's own quota: the quotas of the projects may include folders of other
+        # tests.
         assert [quota["percent"] for quota in quotas if quota["kind"] == "user"] == [95]

@@ -120,7 +120,7 @@ async def test_open_folder_page_follows_permission_changes_and_trashing(
     trash(rest, shared)
     await guest.page.get_by_role("alert").get_by_text("there is no folder").wait_for()
 
-    # The same happens in a folder of a project, whose members need no grant.
+    # The same happens in a folder of a project, which members can open without a grant.
     admin = hub.rest("domain-admin")
     team = create(admin, f"team-{secrets.token_hex(3)}", project="default")
     try:
