@@ -323,8 +323,8 @@ class OpenFolder:
         return True
 
     def _existing(self, parts: Sequence[str]) -> bool:
-        # Opening the entry succeeds for a directory and raises for a file. For a link to a
-        # directory, the result depends on the opener.
+        # Opening a directory succeeds and is rejected here; opening a file raises an error, which
+        # becomes True. For a link to a directory, the result depends on the opener.
         with descriptor(self._opener(self.root, parts, os.O_PATH | os.O_DIRECTORY)):
             return False
 

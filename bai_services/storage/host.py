@@ -443,8 +443,8 @@ class StorageHost:
         try:
             with contextlib.suppress(FileNotFoundError):
                 return path.read_text()
-            # Another manager may do the same. Both will read the remaining file in their next
-            # probe.
+            # Another manager may create the marker at the same time. One file replaces the other,
+            # and both managers read it in their next probe.
             content = str(uuid.uuid4())
             new = self._root / f"{MARKER_FILE}.{content}"
             new.write_text(content)

@@ -94,7 +94,7 @@ async def test_download_ends_when_its_caller_loses_access(
     api: Api, owner: Client, what: str, kind: str
 ) -> None:
     folder = await shared_folder(api, owner)
-    size = 64 * MIB  # larger than the buffers of a connection
+    size = 64 * MIB  # more than a connection buffers
     await owner.call("PUT", "/vfolders/data/content", query={"path": "big"}, content=b"x" * size)
     guest = await api.client("user2")
     query = {"path": "big", **({"format": "tar"} if kind == "archive" else {})}

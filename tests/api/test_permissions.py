@@ -173,7 +173,7 @@ TABLE = [
     Row("GET /sign-up-invitations/{sign_up_invitation}", "ok ok 404 403 403 403 ok 403 403"),
     Row("DELETE /sign-up-invitations/{sign_up_invitation}", "ok ok 404 403 403 403 403 403 403"),
     Row("GET /auth/accounts/user", "403 403 403 403 403 403 403 ok 403"),
-    # One-time codes are off, so not even the Hub can register an authenticator.
+    # One-time codes are off, so not even the Hub can register an authenticator app.
     Row(
         "POST /auth/accounts/user/authenticator",
         "403 403 403 403 403 403 403 403 403",
@@ -255,7 +255,7 @@ TABLE = [
     # Conflict: the user is active.
     Row("POST /users/user/purge", "conflict 403 404 403 404 404 403 403 403", {}),
     Row("POST /users/user/unlock", "ok ok 404 403 404 404 403 403 403"),
-    # The user has no authenticator.
+    # The user has no authenticator app.
     Row("DELETE /users/user/authenticator", "404 404 404 403 404 404 403 403 403"),
     Row("GET /users/user/identities", "ok ok 404 ok 404 404 ok 403 403"),
     # There is no such identity.

@@ -30,7 +30,7 @@ def spans() -> Iterator[RecordedSpans]:
 
 @pytest.fixture
 async def http(api: Api) -> AsyncIterator[httpx.AsyncClient]:
-    """A client that sends given headers; the tokens are those of components."""
+    """A client without credentials: each test sends the token of a component as a header."""
     async with httpx.AsyncClient(base_url=f"{api.url}/api/v1") as client:
         yield client
 
@@ -84,7 +84,7 @@ async def test_only_components_choose_the_trace_of_a_request(
     report = {"work_id": "x", "kind": "remove", "state": "done", "kernel_id": "k"}
     sent = bearer(AGENT_TOKEN)
     assert (await http.post(poll, json=report, headers=sent)).status_code == 200
-    # Requests that components repeat have no span unless they belong to a trace.
+    # Requests that components send repeatedly have no span unless they belong to a trace.
     assert spans.named("POST /agents/{key}/reports") == []
     assert spans.named("POST /agents/{key}/heartbeat") == []
     await http.post(poll, json=report, headers={**sent, tracing.HEADER: "garbage"})
@@ -113,7 +113,7 @@ async def test_failed_start_has_the_reason_without_the_name_of_its_owner(
     assert (start.attributes or {})["bai.session.status"] == "ERROR"
     created = spans.only("POST /sessions")
     assert parent_of(start) == id_of(created)
-    # The work item has the context of the start.
+    # The work item contains the trace context of the start.
     assert item[tracing.HEADER].startswith(f"00-{trace_of(created)}-{id_of(start)}-")
     for name in ("session queue", "scheduler pass"):
         assert parent_of(spans.only(name)) == id_of(start)

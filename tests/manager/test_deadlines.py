@@ -136,7 +136,8 @@ async def overdue(url: str) -> AsyncIterator[tuple[World, Database]]:
 
 
 async def test_two_managers_at_once_stop_each_session_once(database_url: str) -> None:
-    # While one manager takes over the lease, the other may still assume that it holds the lease.
+    # Let both managers act as holder of the lease: while one takes it over, the other may still
+    # assume that it holds the lease.
     async with overdue(database_url) as (world, other):
         lease = Lease(LeaseStore(world.database), later, seconds=600)
         await asyncio.gather(

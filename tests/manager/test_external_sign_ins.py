@@ -131,7 +131,7 @@ async def test_only_a_verified_address_links_and_only_if_the_operator_allows_lin
     mine = replace(ADA, email="User@example.com")
     assert await sign_in(world, mine) == " not-linked"
     assert await sign_in(world, replace(mine, is_email_verified=False), links) == " not-linked"
-    # An identity is not linked to an administrator's account by address.
+    # An identity with the address of an administrator is not linked to the administrator's account.
     assert await sign_in(world, replace(mine, email="admin@example.com"), links) == " not-linked"
     assert await sign_in(world, mine, links) == "user"
     assert await sign_in(world, mine) == "user"

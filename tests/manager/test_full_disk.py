@@ -131,7 +131,7 @@ async def test_writes_fail_while_the_disk_is_full_and_succeed_with_free_space(
     manager, store = api.world.manager, SessionStore(api.world.manager.database)
     agent = FakeAgent(api.agent)
     await agent.beat()
-    await warm_up()  # this call JIT-compiles, which may take longer than the timeouts below
+    await warm_up()  # JIT compilation may take longer than the timeouts below
     await manager.start()
     admin, user = await api.client("admin"), await api.client("user")
 

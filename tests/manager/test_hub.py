@@ -186,7 +186,7 @@ async def test_session_token_has_few_of_its_owners_permissions(
             seen = await session.get("/sessions")
             assert [item["name"] for item in seen["items"]] == ["of-admin"]
             (listed,) = (await session.get("/vfolders", name="of-admin"))["items"]
-            # The fields describe what the owner may do, for the panel in JupyterLab.
+            # The fields describe what the owner may do, because the panel in JupyterLab shows them.
             assert (listed["permission"], listed["is_managed"]) == ("wd", True)
             with pytest.raises(NotFound):
                 await session.get(f"/sessions/{theirs['id']}")

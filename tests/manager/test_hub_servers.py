@@ -224,7 +224,8 @@ async def test_hub_servers_of_ended_sessions_are_deleted(cluster: Cluster) -> No
             return key not in cluster.hub.servers
 
         await wait_until_async(is_deleted, 10, "the deletion by the reconciler")
-    # Only this server was deleted: at the session's end, and twice by the reconciler.
+    # No other server was deleted. This one was deleted at the session's end, and twice by the
+    # reconciler.
     assert set(cluster.hub.deleted_servers) == {key} and len(cluster.hub.deleted_servers) >= 3
 
 

@@ -85,7 +85,7 @@ async def test_more_results_than_sql_parameters_can_be_written(
 ) -> None:
     database = Database(database_url)
     results = [StoredCheck(f"s{n}", "c", "idle", False, False, None, None) for n in range(40_000)]
-    # The sessions have been deleted since they were checked.
+    # The sessions do not exist, as if they had been deleted since they were checked.
     await IdleCheckStore(database).write(results, [], [])
     async with database.read() as tx:
         assert list(await tx.exec_driver_sql("SELECT * FROM session_idle_checks")) == []

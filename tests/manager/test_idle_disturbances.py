@@ -19,7 +19,7 @@ from tests.db.world import make_world
 
 from .test_idle_judging import IdleSimulation
 
-# Just above the thresholds, so that any wrong measurement counts as idle.
+# The usage is just above the thresholds, so that a measurement that is too low counts as idle.
 BUSY_BYTES_PER_SECOND = 1100.0
 CHECKERS = {
     "net": CheckerSettings(60, thresholds={"net": 1000}, warnings_seconds=(), idle_percent=50),

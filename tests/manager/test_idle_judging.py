@@ -36,7 +36,7 @@ from tests.testbed.kills import kill_everywhere, until_killed
 pytestmark = pytest.mark.both_databases
 
 SETTINGS = CheckerSettings(300, thresholds={"cpu_util": 5, "cuda_util": 5})
-# The devices of an agent's report.
+# The devices of a session's kernel, as its agent reports them.
 INJECTION = {"devices": [{"id": "g0", "family": "cuda", "memory_bytes": 1000}]}
 
 
@@ -583,7 +583,8 @@ async def test_window_shrinks_only_while_a_session_waits_for_the_same_resources(
     await simulation.world.write(
         sa.update(tables.sessions).where(tables.sessions.c.name == "waits").values(reasons=reasons)
     )
-    # If one session waits, the window has half its length.
+    # With one waiting session, the window is half as long, so an idle session is stopped after 600
+    # s.
     await simulation.use(600, lab=1)
     assert (await simulation.status(session) is Status.TERMINATING) == is_stopped
 

@@ -125,7 +125,8 @@ def test_wake_ends_the_rest_at_once_and_another_step_follows() -> None:
         steps.loop.start()
         await steps.between(10.5)
         steps.loop.wake()
-        # The step after a tick cleans up what the first one has begun.
+        # A wake-up causes two steps: the second one, after a tick, cleans up what the first one has
+        # begun.
         assert await steps.between(20) == [10.5, 11.5]
         await steps.loop.stop()
 

@@ -92,7 +92,8 @@ async def test_batch_session_of_a_lost_agent_starts_elsewhere(
     assert row.status is Status.RUNNING
     assert "its agent a1 has not responded" in row.status_info
     assert "starts again on another agent" in row.status_info
-    # The agent stops the kernel after 585 s, and the manager waits another 15 s.
+    # The manager requeues the session after 600 s: the agent stops the kernel after 585 s, and the
+    # manager waits another 15 s.
     await lose(cluster, 558, other)
     assert (await cluster.store.find(session.id)).status is Status.RUNNING
     await lose(cluster, 2, other)

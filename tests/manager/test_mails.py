@@ -112,8 +112,8 @@ async def test_a_rejected_mail_is_given_up_and_an_undeliverable_one_expires(
 async def test_recipients_that_are_rejected_for_now_do_not_delay_other_mails(
     database_url: str, tmp_path: Path, clock: MovableClock, server: MailServerThread
 ) -> None:
-    # Any client can cause such mails, because many mail servers respond with 450 to unknown
-    # domains.
+    # These mails must not delay others: any client can cause them, because many mail servers
+    # respond with 450 to unknown domains.
     names = [f"busy{number}@example.com" for number in range(3)]
     server.responses = dict.fromkeys(names, "450 domain not found")
     async with mailing(database_url, tmp_path, clock, settings_of(server.port)) as manager:
@@ -122,7 +122,8 @@ async def test_recipients_that_are_rejected_for_now_do_not_delay_other_mails(
         await manager.mails.step()
         assert [mail.recipients for mail in server.mails] == [["yes@example.com"]]
         assert await queued(manager) == len(names)
-        # If the server closes the connection, every other mail would fail, too.
+        # If the server closes the connection, the step ends, because every other mail would fail,
+        # too.
         server.responses = {"closed@example.com": "421 closing"}
         for name in ("closed@example.com", "later@example.com"):
             await manager.mails.add(manager.mails.new("test", name, "en"))
@@ -244,7 +245,7 @@ async def test_an_address_cannot_add_a_header(manager: Manager, address: str) ->
     with pytest.raises(InvalidRequest):
         await manager.mails.send_test(SUPERADMIN, address, "en")
     mail = manager.mails.new("test", address, "en")
-    # The message is also rejected if no earlier check has rejected the address.
+    # The creation of the message also rejects the address, in case no earlier check has done so.
     with pytest.raises(ValueError):
         message_of(mail, "test", {}, settings_of(25), "bai-hub")
 

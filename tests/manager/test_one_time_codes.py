@@ -60,12 +60,12 @@ async def codes_world(
 
 
 def code_at(secret: str, at: datetime) -> str:
-    """Return the code that an authenticator shows."""
+    """Return the code that an authenticator app shows."""
     return TOTP(base64.b32decode(secret), 6, SHA1(), 30).generate(int(at.timestamp())).decode()
 
 
 class Device:
-    """An authenticator of a user, with its recovery codes."""
+    """An authenticator app of a user, with its recovery codes."""
 
     def __init__(self, world: World, secret: str, recovery_codes: list[str]) -> None:
         self._world = world

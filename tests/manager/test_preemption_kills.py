@@ -142,7 +142,8 @@ async def check(url: str) -> ListedPreemption | None:
             assert events[Event.PREEMPTED] == (victim.stopped_at is not None)
             is_requeued = rows[victim.session].status is Status.PENDING
             assert events[Event.REQUEUED] == is_requeued
-        # The beneficiary needs the resources of all victims.
+        # Either no victim is stopped or all are: the beneficiary needs the resources of all
+        # victims.
         assert len(stopped) in (0, len(plan.victims))
     actions = [("session.plan-preemption", rows["high"].id)] * len(plans)
     assert logged == Counter([*actions, *(("session.preempt", key) for key in stopped)])

@@ -101,7 +101,7 @@ async def test_start_happens_exactly_once_for_each_kill(api: Api) -> None:
         await runner_of(manager, lease).step()
         assert (await manager.sessions.sessions.get(caller, name)).status is Status.CANCELLED
         runs = await manager.sessions.schedules.runs(caller, name, ListQuery())
-        # A manager that is killed after the stop finds the session ended.
+        # If the manager was killed after the stop, its successor finds the session ended.
         assert runs.items[0].status in ("stopped", "ended")
         await manager.sessions.schedules.delete(caller, name)
         if not was_killed:

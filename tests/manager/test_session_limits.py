@@ -199,7 +199,7 @@ def test_preset_must_fit_the_bounds_of_an_image() -> None:
     assert not is_open(found, cpu="1")
     assert is_open(found, cpu="2")
     assert not is_open(found, **{"cpu": "2", "cuda.shares": "1"})
-    assert is_open(found, **{"cpu": "3", "cuda.shares": "1"})  # mem: the minimum of the image
+    assert is_open(found, **{"cpu": "3", "cuda.shares": "1"})  # image's minimum of mem
     assert not is_open(found, **{"cpu": "3", "mem": "1g", "cuda.shares": "1"})
 
 

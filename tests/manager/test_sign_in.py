@@ -123,7 +123,8 @@ async def test_domain_administrator_gets_a_hub_role_for_the_domains_group(world:
     assert "admin-ui" in role.scopes
     others = [scope for scope in role.scopes if scope != "admin-ui"]
     assert others and all(scope.endswith("!group=d-default") for scope in others)
-    # The options of a server contain the environment variables of its session.
+    # The role must not read servers, because their options contain the environment variables of
+    # sessions.
     assert not any("servers" in scope for scope in role.scopes)
     with pytest.raises(NotFound):
         await world.manager.accounts.sign_ins.account(HUB, "nobody")

@@ -34,7 +34,7 @@ from bai_services.manager.usage.reports import ReportRequest, UsageReports
 
 pytestmark = pytest.mark.both_databases
 
-# In the period, clocks in Berlin are set forward on 29 March.
+# The period of the reports begins here and contains a change of the clocks: in Berlin, on 29 March.
 FIRST = int(datetime(2026, 3, 26, tzinfo=UTC).timestamp())
 ZONES = ("UTC", "Asia/Kolkata", "Europe/Berlin", "America/St_Johns")
 PRICES = Prices("EUR", (Price("", "cpu", 1.5), Price("g1", "cpu", 2.0), Price("", SESSIONS, 0.25)))

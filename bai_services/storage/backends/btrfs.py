@@ -25,7 +25,7 @@ class BtrfsBackend(Backend):
         try:
             run_tool("btrfs", "qgroup", "show", str(self.root))
         except Unavailable:
-            # Quotas are disabled; `btrfs quota enable PATH` enables them.
+            # The command fails while quotas are disabled; `btrfs quota enable PATH` enables them.
             return frozenset(capabilities)
         return frozenset(capabilities | {Capability.QUOTA, Capability.FAST_USAGE})
 

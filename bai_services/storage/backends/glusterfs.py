@@ -26,7 +26,8 @@ class GlusterfsBackend(Backend):
         try:
             self._limit(self.root)
         except Unavailable:
-            # Quotas are disabled; `gluster volume quota VOLUME enable` enables them.
+            # The command fails while quotas are disabled; `gluster volume quota VOLUME enable`
+            # enables them.
             return frozenset()
         return frozenset({Capability.QUOTA, Capability.FAST_USAGE})
 

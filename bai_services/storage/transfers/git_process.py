@@ -20,7 +20,7 @@ from .git_worker import Job
 
 log = logging.getLogger(__name__)
 
-# Wall-clock limit.
+# Wall-clock limit of a fetch.
 MAX_FETCH_SECONDS = 3600.0
 _PASSED_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 

@@ -249,7 +249,7 @@ class _Repository:
             (*_GIT, *arguments),
             cwd=self._directory,
             env=self._environ,
-            preexec_fn=die_with_parent,  # this process has one thread
+            preexec_fn=die_with_parent,  # safe, because this process has one thread
             **given,
         )
 

@@ -32,7 +32,7 @@ from .unpacking import Unpacking
 
 MEMORY_BYTES = 512 * 2**20
 OPEN_FILES = 256
-# Gives this process a lower CPU priority than the manager.
+# Niceness added to that of the manager, so that this process has a lower CPU priority.
 NICENESS = 5
 
 

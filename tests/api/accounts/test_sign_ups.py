@@ -100,7 +100,7 @@ async def sign_in(api: Api, name: str = "ann") -> Any:
 
 
 async def rejected(call: Any, kind: type[BaiError] = InvalidRequest) -> str:
-    """Return the name of the field in the error."""
+    """Assert that the call fails with this kind of error; return the field that the error names."""
     with pytest.raises(kind) as caught:
         await call
     return str(caught.value.details.get("field"))

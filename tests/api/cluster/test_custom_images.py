@@ -144,7 +144,8 @@ async def test_agents_remove_images_of_deleted_custom_images_and_cancelled_commi
     left = await commit(api, agent, "left")
     cancelled = await user.post("/sessions/my-lab/commit", {"name": "stopped"})
     done = await commit_next(api, agent, "tools", cancelled)
-    # After the restoration of a backup, the database may lack a commit.
+    # An image of a commit that is not in the database must remain: after the restoration of a
+    # backup, the database may lack a commit.
     unknown = f"{done['image'].partition(':')[0]}:0123abcd"
     await agent.beat(images=[left["image"], cancelled["image"], done["image"], unknown])
     await user.delete(f"/custom-images/{left['id']}")
@@ -155,7 +156,7 @@ async def test_agents_remove_images_of_deleted_custom_images_and_cancelled_commi
     }
     await agent.beat(images=[done["image"], unknown])
     assert await agent.work() == []
-    # An administrator deletes the registered image.
+    # When an administrator deletes the registered image, the agent must remove it.
     await (await api.client("admin")).delete(f"/images/{done['image_id']}")
     assert [item["image"] for item in await agent.work()] == [done["image"]]
 

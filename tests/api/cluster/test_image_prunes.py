@@ -30,7 +30,7 @@ async def test_unused_images_are_listed_and_removed(api: Api) -> None:
     for name in (USED, PINNED):
         await admin.post("/images", {"name": name, "labels": {}})
     agent = await docker_agent(api, "d1", **dict.fromkeys((OLD, USED, PINNED), "sha256:a"))
-    await FakeAgent(api.agent, "p1").beat()  # runs no images
+    await FakeAgent(api.agent, "p1").beat()  # must not be asked
     await user.post("/sessions", {"name": "waits", "image": USED})
     await admin.post("/image-aliases", {"alias": "pinned", "image": PINNED})
 

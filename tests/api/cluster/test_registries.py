@@ -87,7 +87,7 @@ async def test_a_scan_registers_the_labelled_images_of_a_registry(
     assert done["scan_status"] == "done"
     counts = {name: done[f"scan_{name}"] for name in ("tags", "checked", "new", "changed")}
     assert counts == {"tags": 5, "checked": 5, "new": 4, "changed": 0}
-    # One image without labels, and one with a label that is not valid.
+    # The skipped images: one without labels, and one with an invalid label.
     assert done["scan_skipped"] == 2
     assert "team/wrong:1" in done["scan_problem"]
     assert await names(admin, registry.host) == [
@@ -167,7 +167,8 @@ async def test_an_image_remains_if_its_tag_cannot_be_checked(api: Api, admin: Cl
         spec = {"name": "fake", "url": fake.url, "labelled_only": False}
         await admin.post("/image-registries", spec)
         await scan(api, admin, "fake")
-        # The list lacks a tag that exists, or that the registry refuses to show.
+        # The list of tags lacks tag 2. The image is removed only if the registry says that the tag
+        # does not exist (404), not if the tag exists or the registry refuses to show it (403).
         fake.tags = ["1"]
         for refused, removed in (({}, 0), ({"2": 403}, 0), ({"2": 404}, 1)):
             fake.refused = refused

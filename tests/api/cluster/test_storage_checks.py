@@ -69,7 +69,7 @@ async def test_session_with_a_folder_goes_to_the_agent_on_which_its_storage_work
     admin = await api.client("admin")  # a superadmin may choose the agent
     failing = FakeAgent(api.agent, "a1", storage={})
     await failing.beat()
-    # An agent of an earlier version, which does not check the storage.
+    # This agent reports no storage, like an earlier version, which does not check it.
     await FakeAgent(api.agent, "a2").beat()
     await admin.post("/vfolders", {"name": "data"})
     chosen = {"agent_list": ["a1"], "agent_selection": "preferred"}
@@ -88,7 +88,8 @@ async def test_response_lists_the_file_systems_to_check(api: Api, host: StorageH
     root: Path = api.world.manager.settings.storage_root
     marker = (root / MARKER_FILE).read_text()
     assert response["storage"] == [{"name": "local", "path": str(root), "marker": marker}]
-    # If a host does not work for the manager either, the start of a session reports the error.
+    # If a host does not work for the manager either, agents need not check it: the start of a
+    # session reports the error.
     host.health = Health(HostStatus.GONE, "gone", 0, 0, host.health.checked_at)
     response = await api.agent.post("/agents/a1/heartbeat", body)
     assert response["storage"] == []

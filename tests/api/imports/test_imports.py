@@ -113,7 +113,7 @@ async def test_branch_of_a_repository_is_imported(
     assert names_in(root) == {"week 1/a.ipynb", "run.sh", "big.bin"}
     assert (root / "week 1/a.ipynb").read_bytes() == NOTEBOOK
     assert (root / "run.sh").stat().st_mode & stat.S_IXUSR
-    # Nothing remains in the staging area, which counts towards the quota.
+    # Nothing may remain in the staging area, because its files count towards the quota.
     assert list((root.parent / ".staging").iterdir()) == []
     # The second import gets another folder.
     assert (await user.post("/folder-imports", body))["folder"] == "course_2"

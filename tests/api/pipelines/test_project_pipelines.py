@@ -53,12 +53,12 @@ async def test_members_run_and_administrators_define(api: Api, admin: Client, us
     await wait_for_tasks(user, run["id"], check="awaiting-approval")
     await user.post(f"/pipeline-runs/{run['id']}/tasks/check/approval", {"is_approved": True})
     await wait_for_tasks(user, run["id"], check="succeeded")
-    # The user is no longer a member of the project.
+    # A user who is no longer a member of the project does not find its pipelines.
     await admin.delete("/projects/vision/members/user")
     for path in ("/pipelines/shared", f"/pipelines/{made['id']}"):
         with pytest.raises(NotFound):
             await user.get(path)
-    # Users still see their own runs.
+    # But the user still sees the run.
     await user.get(f"/pipeline-runs/{run['id']}")
 
 

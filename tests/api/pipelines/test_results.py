@@ -43,7 +43,7 @@ async def test_outputs_and_metrics_are_read_from_the_folder(api: Api, user: Clie
     other = await api.client("user2")
     with pytest.raises(NotFound):
         await other.get(path)
-    # The run remains visible without its folder.
+    # After the purge of its folder, the run is still shown.
     await user.delete(f"/vfolders/{made['folder']}")
     await user.post(f"/vfolders/{made['folder']}/purge", {})
     await api.world.manager.folders.vfolders.wait_for_tasks()

@@ -142,7 +142,8 @@ async def test_plan_is_dropped_if_the_waiting_session_is_cancelled(
         api.world.manager.scheduling.preemptions,
         api.world.manager.sessions.suspensions,
     )
-    # JupyterLab saves everything in the meantime.
+    # The session is being prepared (JupyterLab saves everything) when the waiting session is
+    # cancelled.
     await preemptions.step()
     await wait_until_async(lambda: is_preparing(api, low["id"]), 10, "the preparation")
     await user.delete("/sessions/high")

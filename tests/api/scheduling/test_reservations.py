@@ -84,13 +84,13 @@ async def test_administrators_see_whom_an_approval_delays_and_by_how_much(
     path = f"/reservations/{made['id']}/delays"
     found = await admin.get(path)
     assert (found["is_complete"], found["count"]) == (True, 2)
-    # The session of another domain has no name.
+    # Two sessions are delayed; the one of another domain is shown without its name.
     (delayed,) = [one for one in found["sessions"] if one["session"] is not None]
     assert (delayed["session"]["name"], delayed["session"]["owner"]) == ("my-lab", "user")
     starts_at, until = (
         datetime.fromisoformat(delayed[key]) for key in ("starts_at", "delayed_until")
     )
-    # Starts are announced in whole minutes.
+    # The estimated start is rounded up to a whole minute.
     assert until - starts_at == 2 * HOUR
     assert timedelta(0) <= starts_at - (clock() + HOUR) < timedelta(minutes=1)
     with pytest.raises(Forbidden):
@@ -177,7 +177,7 @@ async def test_sessions_wait_for_a_reservation_or_use_it(api: Api, clock: Movabl
     assert abs(estimate - clock() - 2 * HOUR) < timedelta(minutes=2)
     with pytest.raises(NotFound, match="no reservation"):
         await user.post("/sessions", {"reservation": "course", **small})
-    # The session uses the reservation, so that it does not expire.
+    # A session has used the reservation, so the reservation does not expire.
     await api.world.manager.reservations.step()
     found = await admin.get("/reservations/course")
     assert (found["state"], found["used_at"]) == ("approved", clock().isoformat())

@@ -130,7 +130,7 @@ async def run(api: Api, replica: str, url: str) -> None:
     for event in (Event.DISPATCHED, Event.PREPARED):
         await manager.lifecycle.apply(replica, event)
     await manager.sessions.launch.started(HUB, replica, {"main1": "c1"}, url)
-    # Without a Hub, the manager may have changed the status already.
+    # Try the change: as there is no Hub, the manager may have changed the status already.
     await manager.lifecycle.try_apply(replica, Event.STARTED)
 
 
@@ -168,7 +168,7 @@ async def test_replica_becomes_ready_and_is_routed(api: Api) -> None:
     assert endpoint["weights"] == {routed["revision_id"]: 100}
     shown = await user.get("/endpoints/llm")
     assert (shown["status"], shown["ready_replicas"], shown["active_revision"]) == ("ready", 1, 1)
-    # There is no further change, so the gateway waits.
+    # The table has not changed, so the gateway gets no new one.
     await step(api)
     assert await routes(api, version=table["version"], wait="0") is None
 
@@ -288,7 +288,7 @@ async def test_manager_that_is_killed_at_any_write_of_a_rollout_continues_it(
             shown: dict[str, Any] = {}
             for _ in range(20):
                 await next_step()
-                # The endpoint serves requests without an interruption.
+                # In each step, at least one replica must be ready.
                 assert await replicas(user, "ready")
                 shown = await user.get("/endpoints/llm")
                 if shown["status"] == "ready" and not await replicas(user, "draining", "stopping"):
@@ -439,7 +439,7 @@ async def test_replica_that_does_not_pass_its_check_in_time_fails(api: Api) -> N
     await settle_stops(api)
     await step(api, 3)
     assert [each["phase"] for each in await replicas(user)] == ["ended"]
-    # A rollout of an earlier revision is possible.
+    # The owner can roll back to the earlier revision.
     shown = await user.post("/endpoints/llm/rollback", {"revision": 1})
     assert shown["status"] == "deploying"
     await step(api, 2)
@@ -681,7 +681,8 @@ async def test_scaling_down_frees_the_emptiest_agent(api: Api) -> None:
         await admin.patch("/agents/a1", {"schedulable": False})
         await user.patch("/endpoints/llm", {"replicas": 2})
         await ready(api, user, url)
-        # The newest replica is on the agent with more sessions.
+        # Put the sessions on the agent of the newest replica, so that the older replica's agent is
+        # emptier.
         for name in ("other-1", "other-2"):
             await user.post("/sessions", {"name": name, **SMALL})
         await api.world.manager.scheduling.scheduler.step()
@@ -987,7 +988,7 @@ async def test_public_endpoints_need_the_permission_of_the_policy(api: Api) -> N
     assert (await user.patch("/endpoints/llm", {"is_public": True}))["is_public"]
     table = await routes(api)
     assert table["endpoints"][0]["is_public"]
-    # Without the permission, the endpoint needs tokens again.
+    # When the policy withdraws the permission, the endpoint needs tokens again.
     await admin.patch("/user-policies/default", {"allows_public_endpoints": False})
     changed = await routes(api, version=table["version"])
     assert not changed["endpoints"][0]["is_public"]
@@ -1175,7 +1176,7 @@ async def test_name_of_a_purged_owner_is_reserved(api: Api) -> None:
     user, outsider = await api.client("user"), await outsider_of(api)
     made = await make(api, user)
     async with api.world.manager.database.write() as tx:
-        # A purge of the owner or a deletion of the project does the same.
+        # Delete the row, as a purge of the owner or a deletion of the project does.
         await tx.execute(sa.delete(endpoints).where(endpoints.c.id == made["id"]))
     with pytest.raises(AlreadyExists, match="reserved until"):
         await make(api, outsider)

@@ -273,7 +273,8 @@ async def test_standby_receives_reports_and_takes_over(
         await ready(api, user, url, count=2)
         await second.serving.runner.step()
         before = await changes(user)
-        # The standby manager has no history. It changes nothing, because the load is the same.
+        # The standby manager takes over without a history of the load. It changes nothing, because
+        # the load is the same.
         await api.world.manager.scheduling.scheduler.lease.stop()
         assert await second.scheduling.scheduler.lease.hold() is not None
         assert set(await wait(standby, user, gateway, 30, load=3)) == {3}

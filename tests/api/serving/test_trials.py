@@ -119,7 +119,7 @@ async def test_trials_are_refused_or_ended_by_their_user(api: Api) -> None:
     assert (shown["is_healthy"], shown["state"]) == (False, "stopped by user")
     await step(api, user, trial)
     assert (await user.get(f"/sessions/{trial}"))["status"] == "CANCELLED"
-    # The trial ends at once if its session cannot be created.
+    # A trial whose session cannot be created ends at once.
     settings = {**SETTINGS, "request": {"resources": {"cpu": "9999", "mem": "1g"}}}
     shown = await user.post("/endpoint-trials", {"settings": settings})
     assert shown["is_healthy"] is False

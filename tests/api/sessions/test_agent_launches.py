@@ -124,7 +124,8 @@ async def test_resources_of_a_stopping_session_are_kept_until_the_agent_reports_
     await user.delete("/sessions/train")
     stop = await order(agent)
     assert (stop["kind"], stop["attempt"]) == ("terminate", 0)
-    # The agent may still execute the order to launch, even if its heartbeats list no process.
+    # The session must not end yet: even if the heartbeats list no process, the agent may still
+    # execute the order to launch.
     for _ in range(5):
         api.world.clock.advance(seconds=20)
         await agent.beat([folder_of(launch)])
@@ -143,7 +144,7 @@ async def test_stopping_session_ends_when_its_folder_is_gone(
     await report(agent, launch, container_id="c1")
     await wait_for_status(user, "train", "RUNNING")
     await user.delete("/sessions/train")
-    # The folder may be missing from one heartbeat.
+    # The session must not end after one heartbeat without the folder.
     api.world.clock.advance(seconds=16)
     await agent.beat([])
     assert (await user.get("/sessions/train"))["status"] == "TERMINATING"

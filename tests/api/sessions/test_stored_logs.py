@@ -69,7 +69,7 @@ async def test_search_continues_after_its_limits(
     second = await search(api, search="memory", after=first["after"])
     assert [item["session"] for item in second["items"]] == ["lab-1"]
     assert (await search(api, search="memory", after=second["after"]))["after"] is None
-    # The session of another user is not a valid position.
+    # A search cannot continue at a position in the session of another user.
     assert (await search(api, search="memory", after=f"{ended[2]}/main1"))["searched"] == 0
 
 

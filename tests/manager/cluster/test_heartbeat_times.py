@@ -30,7 +30,7 @@ def test_silence_begins_with_the_received_heartbeat() -> None:
 def test_heartbeat_of_another_manager_counts_from_the_time_it_is_read() -> None:
     clock = Monotonic()
     times = HeartbeatTimes(clock)
-    # The clock of the other manager is an hour behind or ahead: this changes nothing.
+    # The result must be the same if the clock of the other manager is an hour behind or ahead.
     for error in (timedelta(hours=-1), timedelta(hours=1)):
         assert times.silent_seconds("a1", AT + error) == 0.0
         clock.now += 10

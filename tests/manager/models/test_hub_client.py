@@ -79,7 +79,7 @@ async def test_token_is_sent_only_to_the_hub(hub: ModelHub) -> None:
 
 
 def test_new_client_does_not_load_certificate_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each manager creates three clients, and loading takes 20 ms of CPU time."""
+    """Loading them takes 20 ms of CPU time, and each manager creates three clients."""
 
     def load() -> ssl.SSLContext:
         raise AssertionError("certificate authorities are loaded")
@@ -132,7 +132,8 @@ async def test_private_addresses_are_not_reached(hub: ModelHub) -> None:
     with pytest.raises(SourceError, match="no public address"):
         await download(hub, client=client_of(hub, AllowedTargets()))
     assert not hub.requests
-    # A name that resolves to a private address, and a redirect to one.
+    # Neither a name that resolves to a private address nor a redirect to a private address is
+    # followed.
     by_name = HubClient("http://hub.example.org", "", AllowedTargets(), lambda *_: ["10.0.0.1"])
     with pytest.raises(SourceError, match="no public address"):
         await asyncio.to_thread(by_name.info, "org/tiny", "main", Transfer())
@@ -228,7 +229,7 @@ async def test_download_ends_if_the_response_is_endless_or_contradicts_the_file(
 
 
 async def test_download_uses_the_checked_address_if_the_name_then_changes(hub: ModelHub) -> None:
-    """Otherwise, a name could resolve to a forbidden address after the check (DNS rebinding)."""
+    """DNS rebinding: after the check, the name could resolve to a forbidden address."""
     lookups: list[str] = []
 
     def look_up(host: str, port: int) -> list[str]:

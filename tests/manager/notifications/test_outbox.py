@@ -99,7 +99,7 @@ async def test_owner_is_notified_of_a_session_that_starts_again(world: World, ap
             await lifecycle.apply(session_id, change)
     text = TextTemplate.AGENT_LOST_REQUEUED.text(name="a1")
     await lifecycle.apply(first, Change.AGENT_LOST, text, is_requeued_at_end=True)
-    # This session has lost its agent too often.
+    # The second session has lost its agent too often, so it does not start again.
     often = TextTemplate.AGENTS_LOST_OFTEN.text(count=6, name="a1")
     await lifecycle.apply(second, Change.AGENT_LOST, often, result=Result.FAILURE)
     await step(world)
@@ -120,7 +120,8 @@ async def test_owner_is_notified_when_a_preempted_session_runs_again(
     stopped = TextTemplate.STOPPED_THROUGH_HUB.text()
     for change in start:
         await lifecycle.apply(key, change)
-    # The latest stop counts: after the loss of its agent, the session is only running.
+    # Only the cause of the latest stop is notified. When the step runs, the session is running
+    # again.
     for stop in (Change.PREEMPTED, Change.AGENT_LOST):
         await lifecycle.apply(key, stop, text, is_requeued_at_end=True)
         await lifecycle.apply(key, Change.EXITED, stopped)
@@ -134,7 +135,7 @@ async def test_owner_is_notified_when_a_preempted_session_runs_again(
         ("session-runs-again", "session lab-one runs again after its preemption"),
     ]
     steps = (await (await api.client("user")).get(f"/sessions/{key}/history"))["items"]
-    # The reason of the stop is in the history only once.
+    # The history has the reason of the stop only in the entry of the stop, not in the next one.
     assert [(one["event"], one["reason"]) for one in steps if one["reason"]][:2] == [
         ("preempted", str(text)),
         ("requeued", "returned to the queue"),

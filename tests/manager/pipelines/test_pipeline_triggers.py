@@ -98,7 +98,7 @@ async def test_calls_without_a_valid_signature_are_refused(triggered: Triggered)
     unknown = await triggered.call()
     triggered.id = trigger_id
     assert {wrong.status_code, unsigned.status_code, unknown.status_code} == {401}
-    # A caller cannot learn whether a trigger exists.
+    # The responses are equal, so that a caller cannot learn whether a trigger exists.
     assert wrong.json() == unsigned.json() == unknown.json()
     large = b" " * MAX_CALL_BYTES + b"{}"
     assert (await triggered.post(large, triggered.signed(large))).status_code == 413

@@ -116,7 +116,7 @@ async def test_each_new_file_creates_one_run(watched: Watched) -> None:
     (watched.path / "in" / "link.csv").symlink_to("a.txt")
     (watched.path / "in" / "directory.csv").mkdir()
     (watched.path / "linked").symlink_to("in")
-    # Names that cannot be parameters.
+    # Files whose names cannot be parameters create no run.
     watched.write("in/a\n.csv")
     watched.write("in/\udcff.csv")
     await watched.search(4)
@@ -285,7 +285,7 @@ async def test_only_readable_folders_and_pipelines_are_watched(watched: Watched)
     with pytest.raises(NotFound, match="no pipeline"):
         source = (await watched.user.get("/pipelines/prepare"))["id"]
         await other.post("/pipeline-triggers", {**body, "kind": "pipeline", "source": source})
-    # The folder is no longer shared.
+    # When the folder is no longer shared, the trigger no longer runs the pipeline.
     await watched.api.share_folder("user", watched.folder, "user2")
     made = await other.post("/pipeline-triggers", {**body, "kind": "file", **pattern})
     await watched.user.delete(f"/vfolders/{watched.folder}/grants/user2")

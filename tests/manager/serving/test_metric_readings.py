@@ -65,7 +65,7 @@ async def test_metric_of_a_replica_is_read_again_and_expires() -> None:
 
         assert await read("running") == 2
         assert received == [f"token {secrets.of(one.revision_id)}"]
-        # The rate of a counter needs two readings.
+        # The rate of a counter needs two readings, so the first one gives no value.
         assert await read("tokens_total") is None
         page = "tokens_total 150\n"
         assert await read("tokens_total") == 50 / READ_SECONDS
