@@ -21,7 +21,8 @@ from .tables.accounts import audit_log
 
 _ENTRY = audit_log.insert()
 
-# Most entries contain the name of their object. The object of a sign-in is the user.
+# The name of an entry's object: the name in the entry, which most entries contain; else the name of
+# the actor, if the actor is the object (as in sign-ins); else the id of the object.
 _ENTITY_NAME = sa.func.coalesce(
     audit_log.c.details["name"].as_string(),
     sa.case((audit_log.c.entity_id == audit_log.c.actor_id, audit_log.c.actor)),

@@ -116,7 +116,7 @@ class AuditChainStore:
                 .values(anchor_position=last[0], anchor_hash=last[1])
             )
             if moved.rowcount != 1:
-                return 0  # another manager removes them
+                return 0  # another manager is removing entries
             await tx.execute(
                 sa.delete(audit_log).where(
                     audit_log.c.position > state.anchor_position, audit_log.c.position <= last[0]

@@ -161,7 +161,7 @@ def _postgres(url: sa.URL, isolation_level: str = "READ COMMITTED") -> AsyncEngi
         try:
             engine.dialect.do_ping(connection)
         except engine.dialect.loaded_dbapi.Error as error:
-            raise DisconnectionError from error  # with this error, the pool opens a new connection
+            raise DisconnectionError from error  # makes the pool open a new connection
 
     return engine
 

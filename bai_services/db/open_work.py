@@ -1,4 +1,4 @@
-"""Which kinds of work of the manager's loops exist in the database."""
+"""Find out which loops of the manager have work in the database."""
 
 from __future__ import annotations
 

@@ -88,7 +88,8 @@ class DomainStore:
             if changes:
                 await tx.execute(domains.update().where(domains.c.name == name).values(changes))
             if "is_active" in changes:
-                # Gateways reject requests to endpoints of users in inactive domains.
+                # Let the gateways read the routes again: they must reject requests to endpoints of
+                # users in inactive domains.
                 await bump_routes(tx)
             if signs_out:
                 await tx.execute(

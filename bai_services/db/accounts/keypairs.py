@@ -142,7 +142,7 @@ class KeypairStore:
 
 
 def _keypair(*, role: str, is_main: bool, **columns: Any) -> Keypair:
-    # SQLite returns the computed column as an integer.
+    # Convert ``is_main``, because SQLite returns this computed column as an integer.
     return Keypair(role=Role(role), is_main=bool(is_main), **columns)
 
 

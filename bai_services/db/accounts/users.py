@@ -170,7 +170,8 @@ class UserStore:
                 await add_memberships(tx, user_id, change.projects)
             if facts or change.projects is not None:
                 await delete_unusable_chat_tokens(tx, user_id)
-                # Gateways reject requests to endpoints of inactive owners.
+                # Let the gateways read the routes again: they must reject requests to endpoints of
+                # inactive owners.
                 await bump_routes(tx)
             if columns.get("status") == "deleted":
                 await tx.execute(one_time_codes.delete().where(one_time_codes.c.user_id == user_id))

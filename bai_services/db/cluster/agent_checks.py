@@ -38,7 +38,7 @@ class AgentCheckStore:
         ``columns``: values for further columns of the new rows.
         """
         async with self._db.write() as tx:
-            # An agent may have been deleted in the meantime.
+            # Skip agents that have been deleted in the meantime, and lock the others.
             known = await tx.scalars(
                 sa.select(agents.c.id)
                 .where(agents.c.id.in_(agent_ids))

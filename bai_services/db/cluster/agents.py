@@ -179,7 +179,7 @@ class AgentStore:
                 **values,
             }
             if known is None and not await insert_new(tx, agents, new):
-                # Another heartbeat has just created the agent.
+                # Another heartbeat has just created the agent: update it like a known agent.
                 known = await _lock(tx, agent_id)
             if known is not None:
                 if known["status"] != status:
@@ -446,7 +446,7 @@ def _repeated_values(one: RepeatedHeartbeat) -> dict[str, Any]:
     return {"key": one.agent_id, "at": one.at, "facts": values["facts"]}
 
 
-# SQLite ignores FOR UPDATE, but has a single writer.
+# SQLite ignores FOR UPDATE. It needs no row locks, because it has a single writer.
 _LOCK = (
     sa.select(
         agents.c.resource_group,

@@ -101,11 +101,12 @@ _LISTING = Listing(
     default_sort=("title", "id"),
     sorted_by={
         "title": sa.func.lower(model_cards.c.title),
-        # An unknown size counts as the smallest size, because the databases sort NULL differently.
+        # An unknown size is sorted as the smallest size, because the two databases sort NULL
+        # differently.
         "size_bytes": sa.func.coalesce(vfolders.c.used_bytes, -1),
     },
 )
-# A folder is incomplete until its import is done.
+# The condition that a folder has no import, or its import is done.
 _IS_COMPLETE = ~(
     sa.exists()
     .where(model_imports.c.vfolder_id == vfolders.c.id)

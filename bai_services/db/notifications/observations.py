@@ -47,7 +47,7 @@ from ..tables.operations import announcements, maintenances
 from ..tables.serving import endpoints
 from ..tables.sessions import sessions
 
-# Only sessions that end within this time are read.
+# Read only sessions that end within this time: no warning begins earlier.
 _HORIZON = timedelta(days=1)
 # Maximum number of conditions of one kind.
 _MAX_ROWS = 10_000

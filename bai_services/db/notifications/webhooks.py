@@ -309,7 +309,7 @@ _settings_of_owner = notification_settings.c.user_id == webhooks.c.owner_id
 _TARGETS = sa.select(*_TARGET_COLUMNS).outerjoin_from(
     webhooks, notification_settings, _settings_of_owner
 )
-# Events from before a deactivation of the user are not sent.
+# Webhooks of inactive users: their pending deliveries are not sent.
 _of_inactive = (
     sa.select(webhooks.c.id)
     .join_from(webhooks, users, webhooks.c.owner_id == users.c.id)

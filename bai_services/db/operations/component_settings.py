@@ -24,7 +24,7 @@ _c = component_settings.c
 _ROWS = sa.select(component_settings, (_c.kind + "/" + _c.component + "/" + _c.name).label("id"))
 _LISTING = Listing(
     columns={column.name: column for column in component_settings.columns},
-    # The Hub comes before the agents.
+    # Descending by kind, so that the Hub comes before the agents.
     default_sort=("-kind", "component", "name"),
 )
 
@@ -51,7 +51,7 @@ async def replace_settings(
     await remove_settings(tx, kind, component)
     rows = {each.name: each for each in settings}
     if rows:
-        # Two Hubs may report concurrently.
+        # Two Hubs may report concurrently, so skip rows that the other report has just inserted.
         await tx.execute(
             insert_ignoring(tx, component_settings),
             [{"kind": kind, "component": component, **asdict(row)} for row in rows.values()],

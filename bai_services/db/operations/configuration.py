@@ -31,7 +31,8 @@ class ConfigurationStore:
     async def set(self, override: Override, audit: AuditEntry) -> None:
         values = {name: getattr(override, name) for name in Override.__dataclass_fields__}
         async with self._db.write() as tx:
-            # A concurrent request may insert the row.
+            # Insert the row if it is missing, and then set its values, because a concurrent request
+            # may have inserted it with other values.
             await tx.execute(insert_ignoring(tx, setting_overrides).values(values))
             await tx.execute(
                 sa.update(setting_overrides).where(_variable == override.variable).values(values)

@@ -68,7 +68,7 @@ class PipelineRow:
     last_run_at: datetime | None
 
 
-# The row of a folder remains after its files are deleted.
+# Statuses of folders whose files are deleted, or will be; the rows of these folders remain.
 _REMOVED = (
     VfolderStatus.DELETE_ONGOING,
     VfolderStatus.DELETE_COMPLETE,
@@ -284,7 +284,8 @@ class PipelineStore:
         """
         is_open = (pipeline_runs.c.pipeline_id == row.id) & pipeline_runs.c.status.in_(OPEN_RUNS)
         async with self._db.write() as tx:
-            # Locks the pipeline, as the creation of a run does.
+            # Lock the pipeline, as the creation of a run does, so that no run is created during the
+            # deletion.
             await tx.execute(
                 sa.select(pipelines.c.id).where(pipelines.c.id == row.id).with_for_update()
             )

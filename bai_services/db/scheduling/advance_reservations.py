@@ -307,7 +307,8 @@ def _is_open(now: datetime) -> sa.ColumnElement[bool]:
 async def _book(tx: AsyncConnection, values: Mapping[str, Any]) -> tuple[str, ...]:
     """Check the quotas of a reservation and choose its agents."""
     charged = await _check_bookings(tx, values)
-    # An error message must name only reservations that members of the project may see.
+    # Leave out the names of other projects' reservations: an error message must name only
+    # reservations that members of the project may see.
     bookings = [
         Booking(
             frozenset(r.agents),

@@ -188,7 +188,8 @@ class PreemptionStore:
                 return []
             select = sa.select(_victims.session_id).where(_victims.plan_id == ended.id)
             victims = list(await tx.scalars(select.order_by(_victims.session_id)))
-            # A victim that was stopped may run again already.
+            # Select only victims that still run as at the time of the plan: a victim that was
+            # stopped may already run again.
             continuing = await tx.execute(
                 sa.select(
                     sessions.c.id, sessions.c.owner_id, sessions.c.domain, sessions.c.name

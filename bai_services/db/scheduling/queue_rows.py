@@ -39,7 +39,7 @@ from .caps import CHUNK
 from .ledger import scopes_of
 from .plan_rows import read_plans
 
-# The option with the id of the requested advance reservation.
+# Name of the session option that contains the id of the requested advance reservation.
 RESERVATION_OPTION = "reservation"
 # Size of the caches of requests and scopes. Equal requests are the same object, because thousands
 # of sessions have only dozens of different requests.
@@ -109,7 +109,7 @@ _PENDING: sa.Select[Any] = (
         memberships.c.user_id.is_not(None).label("is_member"),
         project_budgets.c.blocked_at.is_(None).label("has_budget"),
         project_budgets.c.amount.label("budget_amount"),
-        # All prices have the same currency.
+        # The currency of any price, because all prices have the same currency.
         sa.select(sa.func.max(usage_prices.c.currency)).scalar_subquery().label("currency"),
         sessions.c.home_agent_id,
         sa.cast(sessions.c.mounts, sa.Text).label("mounts"),
@@ -367,7 +367,7 @@ def _pending_session(
             storage_hosts=hosts,
         )
     if row.home_agent_id is not None:
-        # The session continues with its home directory, which only this agent has.
+        # The session can run only on this agent, which has its home directory.
         request = replace(
             request,
             designated_agents=(row.home_agent_id,),
@@ -413,7 +413,7 @@ def _running(row: Any, placements: tuple[Placement, ...]) -> RunningSession:
     began: datetime = row.started_at or row.scheduled_at or row.created_at
     seconds = max_run_seconds_of(row)
     limit = None if seconds is None else began + timedelta(seconds=seconds)
-    # Before the start, the stored end is that of an earlier run.
+    # Ignore the stored end before the start: it belongs to an earlier run.
     lifetime_end = row.lifetime_end if row.started_at is not None else None
     return RunningSession(
         id=row.id,

@@ -139,7 +139,8 @@ async def _read_placed(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, _Pl
 def _last_placement(rows: Sequence[Any]) -> _Placed:
     times = {row.allocated_at for row in rows}
     last = max(times)
-    # A resize releases all rows and allocates the new ones at the same time.
+    # Ignore the allocations of resizes: a resize allocates new rows at the time at which it
+    # releases the old ones.
     starts = times - {row.freed_at for row in rows} or {min(times)}
     of_kernel: dict[str, tuple[str, dict[str, int], list[DeviceAmount]]] = {}
     freed: list[datetime | None] = []
@@ -189,7 +190,7 @@ async def _read_dependencies(
 
 def _session(row: Any, placed: _Placed, dependencies: Sequence[datetime | None]) -> RecordedSession:
     if row.status == Status.PENDING:
-        placed = _Placed()  # the placement has failed
+        placed = _Placed()  # ignore the placement, because it has failed
     ready = [at for at in (row.starts_at, *dependencies) if at is not None]
     request = request_of_row(row)
     if row.min_cuda:
@@ -229,7 +230,7 @@ async def _read_recorded_agents(tx: AsyncConnection, group: str) -> list[Recorde
     for state in await read_agents(tx, [group]):
         row = known.get(state.id)
         if row is None:
-            continue  # it has joined the group since the first query
+            continue  # skip an agent that has joined the group since the first query
         left_at = None if row.status == ALIVE else row.status_changed_at
         found.append(RecordedAgent(state, row.created_at, left_at))
     return found

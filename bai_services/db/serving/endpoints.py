@@ -116,7 +116,7 @@ class EndpointStore:
             (endpoints.c.id == key) | (endpoints.c.name == key)
         )
         async with self._db.read() as tx:
-            # A name can look like an id.
+            # Prefer the endpoint with this id: the name of another endpoint can look like an id.
             first = matching.order_by(endpoints.c.id != key).limit(1)
             found = records(endpoint_row, await tx.execute(first))
         if not found:
@@ -239,7 +239,7 @@ class EndpointStore:
                     f"endpoint {endpoint.name} has no revision {number} any more", revision=number
                 )
             changes = _start({"id": found})
-            # The active revision needs no rollout.
+            # A rollback to the active revision is complete at once.
             outcome = Outcome.COMPLETED if found == endpoint.active_revision_id else None
             await update_version(tx, endpoints, endpoint.id, endpoint.version, changes)
             await _replace_target(tx, endpoint)

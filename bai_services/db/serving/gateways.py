@@ -62,7 +62,7 @@ class RevisionCounts:
 # Only the required settings, because the others can be large.
 _HEALTH_PATH = endpoint_revisions.c.settings["health", "path"].as_string()
 
-# NULL for revisions from versions without gRPC.
+# Revisions from versions without gRPC have no protocol in their settings; they use HTTP.
 _PROTOCOL = sa.func.coalesce(endpoint_revisions.c.settings["protocol"].as_string(), "http")
 
 

@@ -47,7 +47,7 @@ class EndpointRow:
     request_seconds: int
     max_body_bytes: int
     prefix_characters: int
-    # See ``separated`` in core/tags.py.
+    # The stored form of the tags; see ``separated`` in core/tags.py.
     tags: str
     requests: int
     errors: int

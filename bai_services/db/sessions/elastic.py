@@ -127,7 +127,8 @@ class ElasticStore:
             devices = await _devices_of(tx, [row.id for row in rows])
             waiting = await _waiting(tx, sorted(of_group))
             states = await read_groups(tx)
-            # Sessions that must not grow, because their agent is reserved for others.
+            # The sessions that must not grow, because an advance reservation of their agent is for
+            # others.
             withheld = await read_withheld(tx, [row.id for row in rows], now)
             return [
                 await _group(
@@ -187,7 +188,7 @@ def _session(row: Any, devices: Mapping[str, str]) -> ElasticSession:
     minimum = row.minimum
     used = (row.usage or {}).get("mem_bytes")
     if isinstance(used, int) and MEM in minimum:
-        # Used memory cannot be released.
+        # Used memory cannot be released, so the minimum is at least the used memory and a reserve.
         least = min(row.requested_slots.get(MEM, 0), int(used * (1 + _MEMORY_RESERVE)))
         minimum = ResourceSlots({**minimum, MEM: max(minimum[MEM], least)})
     return ElasticSession(

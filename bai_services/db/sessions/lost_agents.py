@@ -79,7 +79,7 @@ class LostAgentStore:
     async def sessions(self) -> list[SessionOnLostAgent]:
         """Return the sessions with resources that have a kernel on a lost agent, oldest first."""
         async with self._db.read() as tx:
-            # Usually there is no such agent.
+            # Usually all agents are alive, so check this first with a cheap query.
             if (await tx.execute(_NOT_ALIVE.limit(1))).first() is None:
                 return []
             rows = [row_of(row) for row in await tx.execute(_ON_LOST_AGENTS)]

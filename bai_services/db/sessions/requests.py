@@ -388,7 +388,7 @@ _GROUPS = (
     )
     .order_by(resource_groups.c.is_default.desc(), resource_groups.c.name)
 )
-# At most three rows (true, false, NULL) for any number of agents.
+# DISTINCT returns at most three rows (true, false, NULL) for any number of agents.
 _BINDS_SUBPATHS = (
     sa.select(agents.c.facts["binds_subpaths"].as_boolean())
     .where(agents.c.status == ALIVE, agents.c.resource_group == sa.bindparam("of_group"))

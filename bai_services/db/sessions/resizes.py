@@ -405,7 +405,7 @@ async def _require_available(
     caps, usage = await read_caps(tx, scopes), await read_usage(tx, scopes)
     raise_if_violated(_violations(caps, more, usage))
     found = await tx.scalars(_WAITING, {"of_group": row.resource_group})
-    # Waiting sessions take precedence over growth.
+    # Refuse to grow while sessions wait for the same resources: they take precedence.
     waiting = sum(1 for reasons in found if waits_for_capacity(reasons))
     if waiting:
         raise Conflict(

@@ -140,7 +140,7 @@ async def follow(
 
 _CHANGES: Mapping[Event, sa.Update | sa.Delete] = {
     Event.SUSPEND_REQUESTED: _STOP,
-    # The preemption stops a session that is being suspended.
+    # A preemption during the preparation stops the session; its suspension becomes STOPPING, too.
     Event.PREEMPTED: _STOP_OPEN,
     Event.SUSPENDED: _SUSPEND,
     Event.RESUMED: _RESUME,

@@ -204,12 +204,13 @@ def _step(
         event, text = suspension_writes.end_of_stop(event, stopping)
         facts = facts if text is None else replace(facts, reason=text)
     elif row.status in STARTING and event is Event.FAILED and has_home:
-        # At the end of a session, its home is deleted; after a failed resume, it must be kept.
+        # Suspend a session whose resume has failed, instead of ending it: its home must be kept,
+        # but the home of an ended session is deleted.
         event = Event.SUSPENDED
     if event is Event.ABORTED:
         facts = replace(facts, result=None)
     if event is Event.REQUEUED and stopping is None:
-        # The reason of the stop is already in the history.
+        # Write another reason: the reason of the stop is already in the history.
         facts = replace(facts, reason=TextTemplate.RETURNED_TO_QUEUE.text())
     if event in (Event.REQUEUED, Event.SUSPENDED):
         facts = replace(facts, result=None, exit_code=None)

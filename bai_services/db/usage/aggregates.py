@@ -245,7 +245,7 @@ async def _ledger_range(tx: AsyncConnection, since: int) -> tuple[int, int]:
     last = await tx.scalar(sa.select(sa.func.max(row.id))) or 0
     if not since:
         return 1, last
-    # Two queries, because each can use an index.
+    # Use two queries instead of one with OR, because each of them can use an index.
     recent = (row.freed_at >= record_writes.time_of(since), row.freed_at.is_(None))
     firsts = [await tx.scalar(sa.select(sa.func.min(row.id)).where(where)) for where in recent]
     return min((first for first in firsts if first is not None), default=last + 1), last
@@ -256,7 +256,8 @@ async def _history_range(tx: AsyncConnection, since: int) -> tuple[int, int]:
     last = await tx.scalar(sa.select(sa.func.max(step.id))) or 0
     if not since:
         return 1, last
-    # No index is needed, because the newest earlier step is near the end of the table.
+    # This query needs no index on the time: it reads the table from its end, where the newest
+    # earlier step is.
     earlier = sa.select(step.id).where(step.at < record_writes.time_of(since))
     newest = await tx.scalar(earlier.order_by(step.id.desc()).limit(1))
     return (newest or 0) + 1, last

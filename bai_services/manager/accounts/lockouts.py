@@ -161,7 +161,8 @@ class Lockouts:
         could reset the counts between wrong codes.
         """
         allowed: dict[str, int | None] = {attempt.pair: None}
-        # During a block, attempts were not counted.
+        # Do not subtract the attempt from counts that were blocked: during a block, attempts are
+        # not counted.
         if attempt.blocked_until is None:
             allowed[attempt.name] = FAILURES_ALLOWED
             allowed[attempt.address] = ADDRESS_FAILURES_ALLOWED

@@ -127,5 +127,5 @@ def _caps(field: str, amounts: Mapping[str, Any]) -> Caps:
     try:
         return Caps.parse(amounts)
     except InvalidRequest as error:
-        # Forms show the message at the field.
+        # Add the name of the field, so that forms show the message next to it.
         raise InvalidRequest(error.message, **{**error.details, "field": field}) from None

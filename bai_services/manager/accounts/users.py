@@ -337,10 +337,12 @@ class Users:
         if values.get("role", current["role"]) != current["role"]:
             authorizer.require(caller, "user.grant-role")
         if any(values.get(name, current.get(name)) != current.get(name) for name in _CONTAINER_IDS):
-            # A container with the uid of another user could read that user's files.
+            # Only superadmins may do this: a container with the uid of another user could read that
+            # user's files.
             authorizer.require(caller, "user.grant-role")
         if values.get("domain", current["domain"]) != current["domain"]:
-            # Moving a user gives the administrators of another domain control over the account.
+            # Only superadmins may do this: it gives the administrators of another domain control
+            # over the account.
             authorizer.require(caller, "user.grant-role")
             await self._domains.get(caller, values["domain"])
         if fields.get("password") is not None:

@@ -89,7 +89,7 @@ class CustomImages:
         self._max_bytes = max_bytes
         self._builds_recipes = builds_recipes
         self._build_timeout_seconds = build_timeout_seconds
-        # Shorter in tests.
+        # An attribute, so that tests can set a shorter time.
         self.discard_seconds = DISCARD_SECONDS
         self._wake = wake
         self._clock = context.clock

@@ -85,7 +85,7 @@ class ClusterDoctor:
         self._swarm = swarm
         self._hosts = hosts
         self._wake = wake
-        # Shorter in tests.
+        # An attribute, so that tests can set a shorter time.
         self.report_seconds = REPORT_SECONDS
         self._calls: BoundedCalls[Any] = BoundedCalls()
         # Open checks by agent, and the monotonic time at which they were read.

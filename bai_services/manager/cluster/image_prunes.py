@@ -40,7 +40,7 @@ class ImagePrunes:
         self._images = ImageStore(context.database)
         self._groups = groups
         self._audit = context.audit
-        # Shorter in tests.
+        # An attribute, so that tests can set a shorter time.
         self.report_seconds = REPORT_SECONDS
 
     async def prune(

@@ -42,9 +42,9 @@ class ImageSboms:
         self._requests = AgentRequests(context, image_sboms, SBOM, EXPIRY, wake)
         self._agents = ImagePullStore(context.database)
         self._images = images
-        # An agent has one request at a time.
+        # A lock for each agent, which processes one request at a time.
         self._turns: dict[str, asyncio.Lock] = {}
-        # Shorter in tests.
+        # An attribute, so that tests can set a shorter time.
         self.report_seconds = REPORT_SECONDS
 
     async def get(self, caller: Caller, key: str) -> ImageSbom:

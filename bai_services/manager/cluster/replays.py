@@ -244,7 +244,8 @@ class GroupReplays:
         self, entry: _Entry, current: ReplayPolicy, others: Sequence[ReplayPolicy]
     ) -> None:
         try:
-            # The worker loads the compiled code from the cache that the warm-up fills.
+            # Wait for the warm-up, because the worker loads the compiled code from the cache that
+            # the warm-up fills.
             await self._jit_warmup.wait()
             fair = [p for p in (current, *others) if p.order is Order.FAIR_SHARE]
             record = await self._store.read(

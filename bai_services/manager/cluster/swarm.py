@@ -79,7 +79,8 @@ def _nodes(client: docker.APIClient) -> dict[str, SwarmNode]:
     nodes = {}
     for node in client.nodes():
         status = node.get("Status") or {}
-        # The address of a manager may be 0.0.0.0 in its status.
+        # Prefer the address in the manager status: the node status of a manager may contain
+        # 0.0.0.0.
         managed = str((node.get("ManagerStatus") or {}).get("Addr") or "")
         address = managed.rpartition(":")[0].strip("[]") or str(status.get("Addr") or "")
         nodes[str(node["ID"])] = SwarmNode(str(status.get("State") or "unknown"), address)

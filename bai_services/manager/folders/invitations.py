@@ -171,7 +171,8 @@ class Invitations:
             permission=invitation.permission,
         )
         await self._store.settle(invitation.id, status, self._clock(), entry)
-        # The lists of invitations and of users with access have changed.
+        # Notify both users: the inviter's list of users with access and the invitee's list of
+        # invitations have changed.
         self._events.publish_to_user(invitation.inviter_id, FOLDER)
         self._events.publish_to_user(invitation.invitee_id, INVITATION)
 

@@ -315,7 +315,7 @@ class VFolders:
         row = await self._find_managed(caller, key, IN_TRASH)
         await self._hosts.require(caller, row.host, "delete-vfolder", row.project_id)
         entry = self._entry(caller, "vfolder.restore", row)
-        # Only incomplete clones have a ``source_id``.
+        # Only clones that are incomplete have a ``source_id``; they remain unusable.
         event = VfolderEvent.RESTORED
         if row.source_id is not None:
             event = VfolderEvent.RESTORED_INCOMPLETE

@@ -112,7 +112,8 @@ class HubServers:
         return await self.hub.server_model(row.hub_user, row.hub_server)
 
     def _on_change(self, row: SessionRow) -> None:
-        # A batch session has no pages, and its agent may start it without a server.
+        # Create no server in advance for a batch session: it has no pages, and its agent may start
+        # it without a server.
         has_pages = row.type != SessionType.BATCH
         if row.status is Status.PENDING and row.started_by == BY_MANAGER and has_pages:
             self._begin(f"create-{row.id}", self._create_if_not_started(row))

@@ -188,7 +188,8 @@ class FolderImports:
         """Create a folder. Without a requested name, append a number if the default is in use."""
         given = spec.get("folder") or ""
         if given.startswith("."):
-            # Folders with a leading dot are mounted into the home of every session.
+            # Folders with a leading dot are mounted into the home of every session, so foreign
+            # files must not be imported into a new one.
             raise InvalidRequest(refusal(RefusalText.IMPORT_HIDDEN_FOLDER), field="folder")
         base = check_name(given or source.name)
         names = [base] if given else [base, *(f"{base}_{n}" for n in range(2, MAX_NAMES + 1))]

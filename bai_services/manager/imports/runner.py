@@ -99,7 +99,8 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
             else:
                 await self._folders.purge(caller, folder.id)
         except BaiError as error:
-            # For example, a session has mounted the folder in the meantime.
+            # The folder cannot be removed, for example because a session has mounted it in the
+            # meantime.
             log.info("the folder of the failed import %s is kept: %s", row.id, error)
 
     def changes_at_end(self, failure: Exception | None, transfer: Transfer) -> dict[str, Any]:

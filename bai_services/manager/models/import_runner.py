@@ -95,7 +95,7 @@ class ImportRunner(ImportLoop[ImportRow]):
         await self._write_definition(await self._folder(row), text)
 
     async def completed(self, row: ImportRow) -> None:
-        # The card of the folder becomes visible.
+        # Notify listeners of the folder, whose card becomes visible now.
         for folder in await self._folders.by_id(row.vfolder_id or ""):
             await self._changes.folder_changed(folder)
 

@@ -190,7 +190,7 @@ class Imports:
         """
         row = await self._find(caller, key)
         authorizer.require(caller, "model-import.retry", _target(row))
-        # The owner may have left the store.
+        # The owner may have left the store, so check this permission again.
         authorizer.require(caller, "model-import.request", Target(row.domain, row.project_id))
         next_status(row.status, ImportEvent.RETRIED)
         await self._store.check_count(row.owner_id)
@@ -217,7 +217,8 @@ class Imports:
         if reaches(caller, "model-import.approve", target):
             return caller
         if await self._store.allows_member_imports(target.project_id or ""):
-            # The project policy permits the import without approval by a domain admin.
+            # The policy of the project permits the import without an approval, so it gets the
+            # permissions of a domain admin, who could have approved it.
             return replace(caller, role=Role.ADMIN, domain=target.domain)
         return None
 
