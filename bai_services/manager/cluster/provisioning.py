@@ -270,7 +270,7 @@ class Provisioning:
         else:
             reference = str(response.get("reference", ""))[:MAX_REFERENCE_CHARACTERS]
             await self._store.set(machine.id, reference=reference)
-            # Its agent may have joined in the meantime.
+            # No effect if the agent of the machine has already joined.
             await self._apply(machine, MachineEvent.STARTED, self._clock())
         self._capacity_changed()
         self._loop.wake()

@@ -117,7 +117,7 @@ class PipelineRunResults:
         try:
             metrics = await self._metrics(caller, row.vfolder_id, f"{directory}/{METRICS_FILE}")
         except NotFound:
-            pass  # No task has written metrics.
+            pass  # no task has written metrics
         except InvalidRequest as error:
             problem = error
         return PipelineResults(
@@ -162,7 +162,7 @@ class PipelineRunResults:
             try:
                 content = await self._read(caller, row.vfolder_id or "", path, MAX_NOTEBOOK_BYTES)
             except NotFound:
-                continue  # The task has failed before its first cell.
+                continue  # the task has failed before its first cell
             found = await asyncio.to_thread(parse_cell_error, content)
             if found is not None:
                 errors.append(

@@ -225,7 +225,8 @@ class PipelineRunner:
         if definition is None:
             definition = await self._store.definition(run.id)
         if definition is not None:
-            # Another run of the same version may contain other versions of the sub-pipelines.
+            # Do not share a definition with sub-pipelines: another run of the same version may
+            # contain other versions of the sub-pipelines.
             self._definitions[own if names_of(definition) else shared] = definition
             if len(self._definitions) > MAX_DEFINITIONS:
                 del self._definitions[next(iter(self._definitions))]
@@ -263,7 +264,8 @@ class PipelineRunner:
                 )
             except (Unavailable, QuotaExceeded) as error:
                 if error.details.get("is_permanent"):
-                    # The task would wait forever, without a session that shows a reason.
+                    # Fail the task. Otherwise it would wait forever, without a session that shows a
+                    # reason.
                     refused[run.task, run.index, run.attempt] = error.message[:_MAX_MESSAGE]
                     continue
                 log.info("a task of run %s waits: %s", row.id, error.message)

@@ -104,10 +104,10 @@ class PipelineTriggerRunner:
     async def _follow(self, row: PipelineTriggerRow, run: EndedRun) -> None:
         """Run the pipeline of a trigger after the end of a run."""
         try:
-            # The owner may no longer see the pipeline.
+            # Check again that the owner may see the pipeline whose run has ended.
             caller = await self._callers.for_schedule(row.owner)
             await self._pipelines.find(caller, run.pipeline_id)
-            # Two simultaneous requests may have created a cycle.
+            # Check for cycles again, because two simultaneous requests may have created one.
             if chain(await self._store.followers(), row.pipeline_id, run.pipeline_id):
                 raise Conflict(refusal(RefusalText.TRIGGER_CYCLE))
         except Unavailable:

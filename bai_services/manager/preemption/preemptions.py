@@ -155,7 +155,7 @@ class Preemptions:
         for plan in plans:
             if plan.status is Status.PENDING and plan.is_blocked:
                 await self._end(PlanOutcome.DROPPED, plan_id=plan.id)
-                # The scheduler will read the session again, without its plan.
+                # Make the scheduler read the session again, without its plan.
                 self._lifecycle.notify(await self._sessions.find(plan.session_id))
             elif plan.status is Status.PENDING:
                 await self._continue(plan)
@@ -170,7 +170,7 @@ class Preemptions:
     async def _continue(self, plan: ActivePlan) -> None:
         """Prepare the victims for their stop; stop them when the grace period is over."""
         seconds = (plan.stops_at - self._clock()).total_seconds()
-        # The other victims have ended or are being stopped.
+        # Ignore the other victims, which have ended or are being stopped.
         running = {victim.session_id: victim for victim in plan.victims if victim.is_running}
         if seconds > 0:
             self._loop.run_within(seconds)
@@ -239,6 +239,6 @@ class Preemptions:
             await self._store.remove_before(self._clock() - _KEPT_FOR)
 
     def _on_change(self, row: SessionRow) -> None:
-        # The session of a plan may have been placed or cancelled.
+        # The pending session of a plan may have been placed or cancelled, so check the plans.
         if row.status in ENDED or row.status is Status.SCHEDULED:
             self._loop.wake()

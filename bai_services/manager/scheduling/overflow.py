@@ -87,7 +87,8 @@ class Overflow:
         for rule in await self._store.in_force():
             rules[rule.project_id, rule.from_group].append(rule)
         prices = await self._prices.read()
-        # All sessions of a user in a project may use the same resource groups.
+        # Cache the choices: all sessions with the same owner, project, keypair, type and group have
+        # the same.
         known: dict[tuple[str, ...], Choices] = {}
         candidates = []
         for one in waiting:

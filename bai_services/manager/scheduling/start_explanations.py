@@ -68,7 +68,7 @@ class StartExplanations:
             return one
         names = []
         for session_id in one.facts["first_ids"]:
-            # The session may have been deleted, or the caller may not see it.
+            # Skip a session that was deleted or that the caller may not see.
             with suppress(NotFound):
                 other = await self._sessions.find_visible(caller, session_id)
                 if other.owner_id == row.owner_id:

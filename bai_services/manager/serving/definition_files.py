@@ -50,7 +50,7 @@ class DefinitionFiles:
             (service_definition.FILE_NAME, parse_service_definition),
         ):
             path = f"{directory}/{name}".lstrip("/")
-            # Both files have the same maximum size.
+            # The maximum size is the same for both files.
             text = await self._read(caller, folder, path, service_definition.MAX_BYTES)
             if text is not None:
                 return await asyncio.to_thread(parse, text, variant)
@@ -58,7 +58,7 @@ class DefinitionFiles:
 
     async def _read(self, caller: Caller, folder: str, path: str, limit: int) -> str | None:
         """Return the text of a file, None if it does not exist."""
-        # A missing folder raises an error; a missing file does not.
+        # Check the folder first, because a missing folder is an error, but a missing file is not.
         await self._files.find_readable(caller, folder)
         try:
             _, opened = await self._files.download(caller, folder, path)

@@ -264,10 +264,10 @@ class Endpoints:
         if has_definition or given.get("variant", former["variant"]) != former["variant"]:
             base = {n: v for n, v in former.items() if n not in _OF_DEFINITION}
         elif given.get("protocol") not in (None, former.get("protocol", Protocol.HTTP)):
-            # The path of the health check has a different meaning with another protocol.
+            # Do not copy the health check: its path has a different meaning with another protocol.
             base = {n: v for n, v in former.items() if n != "health"}
         if spec.get("definition_file") is not None:
-            # The definition file determines the image and the resources.
+            # Do not copy the image and the resources: the definition file determines them.
             kept = {n: v for n, v in former["request"].items() if n not in ("image", "resources")}
             base = {**base, "request": kept}
         merged = {
@@ -531,7 +531,7 @@ class Endpoints:
         if _is_brief(caller, row):
             row = replace(row, problem=brief(row.problem))
         if row.scaling is not None and not reaches(caller, "endpoint.manage", target(row)):
-            # A query contains metrics and labels of other services.
+            # Hide the query, because it may contain metrics and labels of other services.
             row = replace(row, scaling={**row.scaling, "query": ""})
         return self._record(row)
 

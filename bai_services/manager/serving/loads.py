@@ -106,7 +106,7 @@ class EndpointLoads:
         kernels = {each.kernel_id: each for each in await self._store.kernels_of(ids)}
         samples = await self._usage.samples(list(kernels), FINE, now - _CPU_PERIOD, now)
         cpu = {}
-        # Keep the newest sample of each kernel.
+        # In order of time, so that the newest sample of each kernel remains.
         for sample in sorted(samples, key=lambda sample: sample.at):
             kernel = kernels[sample.kernel_id]
             cores = kernel.requested_slots.get(CPU, 0) / _CORE

@@ -143,7 +143,7 @@ class GatewayRoutes:
                     url=row["url"],
                     secret=self._secrets.of(row["revision_id"]),
                     is_draining=row["phase"] == Phase.DRAINING,
-                    # None: the revision was deleted.
+                    # The health check is NULL if the revision was deleted.
                     health_path=row["health_path"] or "",
                     health_status=row["health_status"] or 0,
                     health_seconds=row["health_seconds"] or 0.0,

@@ -212,7 +212,7 @@ class EndpointRunner:
         row = state.row
         replicas = await self._observe_all(state, gateways, now)
         if replicas is None:
-            # The next step reads the failures.
+            # Run the next step at once: it reads the failures that this step has stored.
             self.wake()
             return
         if row.is_deleting and not replicas:
@@ -344,7 +344,8 @@ class EndpointRunner:
         # finish.
         is_draining = replica.phase is Phase.DRAINING and not row.is_deleting
         if is_draining and replica.status is Status.RUNNING:
-            # If no gateway reports, only a disconnected gateway could still use the replica.
+            # If no gateway reports, wait only for ``GATEWAY_TIMEOUT``: only a disconnected gateway
+            # could still use the replica.
             limit = _drain_limit(replica) if gateways else GATEWAY_TIMEOUT
             if not replica.is_drained(gateways) and now - replica.changed_at < limit:
                 return Phase.DRAINING
@@ -493,9 +494,10 @@ def _start_limit(
 ) -> tuple[timedelta, datetime]:
     """Return how long a replica may take to pass its health check, and since when."""
     if replica.is_unhealthy:
-        # The replica was ready before.
+        # The replica was ready before, so it need not start again and has less time.
         return timedelta(seconds=health.interval_seconds * health.max_failures), replica.changed_at
-    # A restarted server has the whole start time again.
+    # The time begins again with the last change of the phase: a restarted server has the whole
+    # start time.
     since = max(replica.started_at or now, replica.changed_at)
     return timedelta(seconds=health.start_seconds), since
 

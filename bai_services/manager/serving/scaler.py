@@ -136,7 +136,7 @@ def _decide(
     if load is not None:
         history.add(rule, at, load, row.replicas)
     if _is_first_replica_starting(state):
-        # The start may take longer than the idle period.
+        # The idle period begins only now, because the start may take longer than that.
         history.begin_idle_period(at - rule.stable_seconds)
     decision = desired_replicas(
         rule, history.samples, row.ready_replicas, at, row.replicas, unknown
@@ -159,7 +159,8 @@ def _rule(row: EndpointRow) -> ScalingRule:
     rule = rule_from_json(row.scaling)
     if row.active_revision_id == row.target_revision_id:
         return rule
-    # Without a replica, a rollout could not show that its revision works.
+    # During a rollout, require at least one replica. Otherwise the rollout could not show that its
+    # revision works.
     schedule = tuple(
         replace(each, min_replicas=max(1, each.min_replicas)) for each in rule.schedule
     )

@@ -257,7 +257,7 @@ class Trials:
                 url.host or "", url.port or 0, secret, health.path, health.timeout_seconds
             )
         except ConnectionResetError:
-            # The response to an HTTP request contains the ports that the processes listen on.
+            # Send an HTTP request: its response contains the ports that the processes listen on.
             check = await self._check(row, health)
             return check if check.answer is Answer.REFUSED else Check(Answer.NO_GRPC)
         except TimeoutError:

@@ -99,7 +99,7 @@ def _with_permissions(
     has_failed = last is not None and last.state is ResizeState.FAILED
     return replace(
         session,
-        # A session that has just started may grow at once.
+        # A session without an earlier resize may grow at once.
         may_grow=session.may_grow
         and (last is None or (may_grow and not is_pending and not is_recent)),
         may_shrink=not is_pending and not (has_failed and is_recent),

@@ -89,7 +89,7 @@ class SessionEnds:
         moved = await self._lifecycle.apply_all(moves) if moves else {}
         for move in moves:
             if move.session_id not in moved:
-                # The session has ended in the meantime.
+                # The session had already ended: only store its log.
                 await self._store_late_log(move.session_id, masked[move.session_id])
                 moved[move.session_id] = await self._sessions.find(move.session_id)
         return rows | moved

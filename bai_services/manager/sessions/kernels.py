@@ -598,7 +598,8 @@ class Kernels:
                 continue
             seen[kernel_id] = agent.unexpected_since.get(kernel_id, now)
             if is_leftover and state is not None and state.started_by == BY_AGENT:
-                # Only the Hub needs time to read the log and the exit code.
+                # Remove the kernel without ``REMOVAL_GRACE``: only the Hub needs this time, to read
+                # the log and the exit code.
                 seen[kernel_id] = min(seen[kernel_id], now - REMOVAL_GRACE)
             if now - seen[kernel_id] >= REMOVAL_GRACE:
                 agent.removals.setdefault(kernel_id, str(kernel.get("session_id")))
@@ -614,7 +615,8 @@ class Kernels:
         if row.status in ENDED or row.status is Status.PENDING:
             self._removed_kernels.pop(row.id, None)
         if row.status is Status.PENDING and row.restart_count:
-            # The kernels will start again with the same ids, possibly on the same agents.
+            # Drop the requested removals, because the kernels will start again with the same ids,
+            # possibly on the same agents.
             for agent in self._agents.values():
                 agent.removals = {k: s for k, s in agent.removals.items() if s != row.id}
         is_order = row.started_by == BY_AGENT and row.status is Status.TERMINATING

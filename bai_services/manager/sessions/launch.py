@@ -319,7 +319,7 @@ def _session_environ(row: SessionRow, kernel_id: str, facts: LaunchFacts) -> dic
         "BAI_SESSION_ID": row.id,
         "BAI_KERNEL_ID": kernel_id,
         "BAI_AGENT_ID": facts.agent_id,
-        # The digest is empty until an agent has reported the image.
+        # Remove the space if there is no digest: it is empty until an agent has reported the image.
         "BAI_IMAGE": f"{row.image} {facts.image_digest}".rstrip(),
         "BAI_OWNER": row.owner,
         "BAI_DOMAIN": row.domain,

@@ -235,7 +235,7 @@ class Suspensions:
         """Pass notices, and stop, requeue or end the sessions that are due."""
         preparing = {one.session_id: one for one in await self._store.preparing()}
         for session_id in preparing.keys() & self._waiters.keys():
-            # A session that has sent its report waits for its next notice.
+            # Do not wake a session that has sent its report: it waits for its next notice.
             if preparing[session_id].report is None:
                 self._wake(session_id)
         if await self._lease.hold() is None:

@@ -166,7 +166,7 @@ def _state_of(budget: BudgetRow, spent: float, now: datetime) -> BudgetState:
     start, end = period_of(budget, now)
     is_new_period = budget.spent_since != start
     percents = {*budget.warn_percents, 100}
-    # A budget of 0 is spent at once, but not before its period begins.
+    # Before the period begins, nothing is reached: a budget of 0 would otherwise be spent.
     reached = reached_percent(percents, spent, budget.amount) if start <= now else 0
     reported = 0 if is_new_period else budget.reported_percent
     is_spent = start <= now < end and is_blocked(Mode(budget.mode), spent, budget.amount)

@@ -194,7 +194,7 @@ class Budgets:
             del values[name]
         now = self._clock()
         start, end = period_of(row, now)
-        # Costs of an earlier period do not count.
+        # Ignore the stored costs if they belong to another period.
         spent = row.spent if row.spent_since == start else None
         percent: int | None = None
         if spent is not None:

@@ -280,8 +280,8 @@ def _spans(
         offset = 0
         if every is Every.DAY:
             local = time_of(interval.start).astimezone(zone).utcoffset() or timedelta()
-            # Totals are hourly: in a time zone with an offset of half hours, days begin at a full
-            # hour.
+            # Round the offset to full hours, because totals are hourly. Days of a time zone with an
+            # offset of half hours then begin at a full hour.
             offset = full_hour(local.total_seconds()) % DAY
         if spans and spans[-1][1] == offset:
             spans[-1] = (Interval(spans[-1][0].start, interval.end), offset)

@@ -298,7 +298,7 @@ def is_allocatable(preset: PresetFacts, found: StartFacts, kind: SessionType | N
     group = found.group
     if kind is not None and kind not in group.allowed_session_types:
         return False
-    # Many images have the same bounds.
+    # Check images with the same bounds only once, because there can be many.
     images = {(i.architecture, i.min_slots, i.max_slots): i for i in found.images}
     for image in images.values():
         try:

@@ -472,7 +472,8 @@ class Requests:
             target = Target(owner.domain, project.id, Owner(owner.id, owner.role))
             authorizer.require(caller, "session.create", target)
         else:
-            # The session is charged to the project's domain, which can differ from the owner's.
+            # Check the permission in the project's domain, which can differ from the owner's: the
+            # session is charged to it.
             target = Target(project.domain, project.id, Owner(owner.id, owner.role))
             authorizer.require(caller, "session.create-for", target)
         return project

@@ -53,6 +53,6 @@ class Lifetimes:
             seconds=seconds,
         )
         await self._audit.add(entry)
-        # The scheduler uses the end time for reservations.
+        # Notify the scheduler, which uses the end time for reservations.
         self._lifecycle.notify(await self._store.find(row.id))
         return await self._sessions.view(caller, row)
