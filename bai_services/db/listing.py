@@ -106,9 +106,8 @@ class Listing:
         order = [self._order(name) for name in self._sort(query)]
         result = await tx.execute(rows.order_by(*order).limit(query.limit).offset(query.offset))
         items = records(make, result)
-        if len(items) < query.limit and (
-            items or not query.offset
-        ):  # on the last page, no count is needed
+        # The end of the list is known on its last page, so no count is needed.
+        if len(items) < query.limit and (items or not query.offset):
             return Page(items, query.offset + len(items), query.limit, query.offset)
         # Limit the count: counting a long list takes much longer than reading a page.
         most = max_exact_total(query.limit, query.offset) + 1
@@ -159,9 +158,8 @@ class Listing:
             if group.values.issuperset(values) and (group.implied is None or is_default):
                 column = self.columns[field_name]
                 if tx.dialect.name == "sqlite":
-                    column = column.concat(
-                        ""
-                    )  # an expression, so that no index of the column is used
+                    # An expression, so that no index of the column is used.
+                    column = column.concat("")
                 condition = column.in_(values)
                 return condition if group.implied is None else group.implied & condition
         return None

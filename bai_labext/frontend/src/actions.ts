@@ -92,7 +92,7 @@ export class Actions {
   private notifyStarted(app: App, notice: string): void {
     const started = this.model.apps.find(other => other.name === app.name);
     if (started?.state !== 'running') {
-      // The panel already shows why the app failed.
+      // Only dismiss the notice: the panel already shows why the app failed.
       Notification.dismiss(notice);
       return;
     }

@@ -31,7 +31,7 @@ export async function openAtFirstVisit(
   app.shell.activateById(panel.id);
   const layout = await labShell?.restored;
   if (layout?.rightArea) {
-    // The layout of an earlier visit with another browser was restored after the panel had opened.
+    // Open the panel again: the layout of an earlier visit with another browser has replaced it.
     app.shell.activateById(panel.id);
   }
 }

@@ -87,7 +87,8 @@ const sessionPlugin: JupyterFrontEndPlugin<void> = {
     planned.setDue(() => isStopDue(model.session));
     closeExpectedErrors(() => planned.isExpected || planned.hasReturned, translator);
     reportPresence(api);
-    // Polls become rare while the session does not respond.
+    // Polls become rare while the session does not respond, so poll when the browser is online
+    // again.
     window.addEventListener('online', () => model.refresh());
     const composite = settings?.composite ?? {};
     if (statusBar && composite.statusBar !== false) {

@@ -106,7 +106,7 @@ class LogModel {
     try {
       const response = await source.read(this.cursor, hasTimes);
       if (source !== this.source || hasTimes !== this.hasTimes) {
-        return; // The user has selected another source or option during the request.
+        return; // the user has selected another source or option in the meantime
       }
       this.text = response.is_more ? this.text + response.log : response.log;
       this.cursor = response.cursor ?? '';
@@ -146,7 +146,7 @@ class LogView extends ReactWidget {
 
   protected override onAfterAttach(message: Message): void {
     super.onAfterAttach(message);
-    // `onAfterShow` is not called for a widget that is visible when it is attached.
+    // Start here, because `onAfterShow` is not called for a widget that is visible when attached.
     if (this.isVisible) {
       this.model.start();
     }

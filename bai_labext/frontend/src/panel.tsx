@@ -159,7 +159,7 @@ const awayStatus = (props: Props): string =>
 function PlannedStopNotice(props: Props): React.ReactElement {
   const { model, actions, planned, t } = props;
   const after = afterPlannedStop(props);
-  // What follows a preemption is known when the session has been read again.
+  // What follows a preemption is known only when the session has been read again.
   const isKnown = after !== 'end' || Boolean(model.session?.preemption);
   return (
     <div className="bai-Notice bai-mod-alarm" role="status">
@@ -191,7 +191,7 @@ function TroubleNotice({ model, actions, planned, t }: Props): React.ReactElemen
   const isBack = kind === 'signed-out' && planned.hasReturned;
   const texts =
     kind === 'ended'
-      ? // The panel cannot read the session after its end.
+      ? // Use the last known state: the panel cannot read the session after its end.
         endedTexts(t, lastReason(model.session))
       : [isBack ? t('is-back-unsaved') : t(`problem-${kind}`, { message })];
   return (

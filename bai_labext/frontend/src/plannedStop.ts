@@ -59,7 +59,7 @@ export class PlannedStop {
     this._changed.emit();
   }
 
-  /** The server of the session no longer responds. */
+  /** Record that the server of the session no longer responds. */
   leave(): void {
     if (this.announced && !this.away) {
       this.away = true;
@@ -67,7 +67,7 @@ export class PlannedStop {
     }
   }
 
-  /** The session runs again, also if its stop was not announced to this page. */
+  /** Record that the session runs again, even if its stop was not announced to this page. */
   return(): void {
     this.announced = null;
     this.away = false;
@@ -75,7 +75,7 @@ export class PlannedStop {
     this._changed.emit();
   }
 
-  /** The session runs again, or its stop was cancelled. */
+  /** Record that the session runs again, or that its stop was cancelled. */
   clear(): void {
     if (this.announced) {
       this.announced = null;

@@ -88,7 +88,7 @@ export class Preparation {
     if (trouble) {
       this.wasUnreachable = true;
       const isSignedOut = trouble.kind === 'signed-out';
-      // The announcement was missed if the browser was offline.
+      // `wasAway` also covers a stop whose announcement was missed because the browser was offline.
       if (isSignedOut && (this.planned.isAway || this.wasAway)) {
         // The sign-in of the page has ended with the old server. The session has a new server.
         this.offerReload();
@@ -185,7 +185,7 @@ export class Preparation {
       await this.saveWorkspace().catch(() => results.unsaved.push(this.t('workspace')));
       await this.api.answerPreparation({ page: this.page, state: 'done', ...results });
     } catch {
-      // The session has already stopped.
+      // Nobody needs the answer: the session has already stopped.
     } finally {
       this.isSaving = false;
     }
@@ -216,7 +216,7 @@ export class Preparation {
     const silencer = new MutationObserver(() => silence(notification));
     const timer = window.setInterval(() => {
       silence(notification);
-      // An update can replace the element.
+      // Silence the new element: an update can replace the element.
       silencer.observe(document.body, { childList: true, subtree: true });
       Notification.update({ id: notification, message: text() });
       this.saveBefore(endsAt);
@@ -235,7 +235,7 @@ export class Preparation {
   }
 
   private showCancelled(): void {
-    // The notice with this deadline is not shown again.
+    // Close the notice, which is not shown again for this deadline.
     this.endCountdown();
     this.planned.clear();
     Notification.success(this.t('stop-cancelled'), { autoClose: SHORT_NOTICE_MILLISECONDS });

@@ -70,7 +70,7 @@ export async function startSession(
         return created;
       }
     } catch (error) {
-      // The loop shows the form again, with the same values and the problems.
+      // Store the problems; the loop then shows the form again, with the same values.
       const message = error instanceof Error ? error.message : String(error);
       const details = error instanceof ApiError ? error.details : {};
       body.problems = problemsOf(message, details, FIELDS);

@@ -64,7 +64,7 @@ export class StopNotifications {
       this.checkRule(session);
       this.checkDrain(session);
     } else if (hasEnded || !trouble || isStopDue(session)) {
-      // The announced stop has happened: its buttons can no longer postpone it.
+      // Dismiss the warnings of a stop that has happened: their buttons can no longer postpone it.
       this.endWarning.reset();
       this.idleWarning.reset();
       this.checkWarning.reset();

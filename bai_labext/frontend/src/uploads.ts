@@ -162,7 +162,7 @@ export class Uploads {
     } else {
       await this.create(upload);
       if (upload.state === 'stopped') {
-        // The upload was stopped before the manager responded with its URL.
+        // Delete an upload that was stopped before the manager had responded with its URL.
         this.deleteAtManager(upload);
       }
     }

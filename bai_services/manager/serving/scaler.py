@@ -136,7 +136,7 @@ def _decide(
     if load is not None:
         history.add(rule, at, load, row.replicas)
     if _is_first_replica_starting(state):
-        # The idle period begins only now, because the start may take longer than that.
+        # The time of the start does not count as idle, because it may exceed the idle period.
         history.begin_idle_period(at - rule.stable_seconds)
     decision = desired_replicas(
         rule, history.samples, row.ready_replicas, at, row.replicas, unknown

@@ -132,8 +132,7 @@ async def test_private_addresses_are_not_reached(hub: ModelHub) -> None:
     with pytest.raises(SourceError, match="no public address"):
         await download(hub, client=client_of(hub, AllowedTargets()))
     assert not hub.requests
-    # Neither a name that resolves to a private address nor a redirect to a private address is
-    # followed.
+    # Neither a name that resolves to a private address nor a redirect to one is accepted.
     by_name = HubClient("http://hub.example.org", "", AllowedTargets(), lambda *_: ["10.0.0.1"])
     with pytest.raises(SourceError, match="no public address"):
         await asyncio.to_thread(by_name.info, "org/tiny", "main", Transfer())

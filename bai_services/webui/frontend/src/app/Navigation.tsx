@@ -15,7 +15,8 @@ export function Navigation({ onNavigate }: { onNavigate?: () => void }) {
   const { data: me } = useQuery(meQuery);
   const pages = pagesFor(me?.role).filter(page => !page.isInAccountMenu);
   const current = pages.find(page => pathname.startsWith(page.path));
-  // The list of administrators is longer than most windows, and scrolls by itself (style.css).
+  // Scroll to the current page: the sidebar of an administrator is longer than most windows, and
+  // has its own scroll position (style.css).
   const nav = useRef<HTMLElement>(null);
   useEffect(() => {
     nav.current?.querySelector('.ant-menu-item-selected')?.scrollIntoView({ block: 'nearest' });

@@ -8,7 +8,7 @@ import { OpenSession } from '../pages/sessions/OpenSession';
 import { isEnded, serverUrl, sessionQuery, useStopSessions } from '../data/sessions/sessions';
 
 const TERMINAL = 'terminal';
-// AntD's notifications have the z-index 2050 and would cover the question, whose default is 1060.
+// Above AntD's notifications, whose z-index is 2050; the default z-index of a question is 1060.
 const QUESTION_Z_INDEX = 2060;
 
 /** The status of a new session, and buttons to open its apps or log and to stop it. */

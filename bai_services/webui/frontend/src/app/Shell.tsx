@@ -36,8 +36,8 @@ function skipToWarnings(event: MouseEvent) {
 }
 
 /**
- * Header, sidebar and content of every page; if they may not be used any more, `SignedOut` replaces
- * them. Notices are rendered inside the router, because they contain links.
+ * Header, sidebar and content of every page. If the user may not use them any more, `SignedOut`
+ * replaces them. Notices are rendered inside the router, because they contain links.
  */
 export function Shell() {
   const { state, reason } = useConnection();

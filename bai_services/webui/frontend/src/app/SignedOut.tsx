@@ -29,7 +29,7 @@ export function SignedOut({ reason }: { reason: string }) {
   const help = isRefused ? `signed-out-${reason}` : 'signed-out-help';
   const signIn = () => {
     if (isRefused) {
-      // Another account can sign in only when the browser is also signed out of the Hub.
+      // Sign out of the Hub, too. Otherwise no other account could sign in.
       location.assign(`${config.hub}logout`);
     } else {
       // The reload redirects to the sign-in, and from there back to this page.

@@ -48,7 +48,8 @@ export function keepFocus(): void {
     if (target instanceof HTMLElement) {
       const dialog = dialogOf(target);
       if (dialog === null && last?.dialog && isUsable(last.dialog)) {
-        // A dialog takes the focus back when the user leaves it with the keyboard.
+        // Ignore the focus outside of a dialog: the dialog takes it back when the user leaves it
+        // with the keyboard.
         return;
       }
       hasLeft = false;
@@ -72,7 +73,7 @@ export function keepFocus(): void {
   };
   document.addEventListener('keyup', release, { capture: true });
   window.addEventListener('blur', release);
-  // Not every browser reports the removal of the focused element.
+  // Observe the document, because not every browser reports the removal of the focused element.
   new MutationObserver(restore).observe(document.body, { childList: true, subtree: true });
 }
 

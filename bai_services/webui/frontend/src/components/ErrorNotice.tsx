@@ -5,7 +5,7 @@ import { ApiError } from '../data/client';
 /** The error message of the API, with a button to retry. */
 export function ErrorNotice({ error, onRetry }: { error: Error; onRetry?: () => void }) {
   const { t, i18n } = useTranslation();
-  // Messages of the API without a code are in English.
+  // Messages of the API without a code are in English; the markup must say so.
   const isEnglish = error instanceof ApiError && !error.isTranslated && i18n.language !== 'en';
   return (
     <Alert

@@ -36,14 +36,14 @@ function setSignedIn(changed: Connection): void {
   }
 }
 
-/** The user is signed out; see `Connection` for the reason. */
+/** Record that the user is signed out; see `Connection` for the reason. */
 export function reportSignOut(reason: string): void {
   if (connection.reason === '' && (connection.state !== 'signed-out' || reason !== '')) {
     set({ ...SIGNED_OUT, reason });
   }
 }
 
-/** The user of the page has signed in again: send the requests that wait for this. */
+/** Record that the user of the page has signed in again; send the requests that wait for this. */
 export function reportSignIn(): void {
   if (connection.state === 'signed-out' && connection.reason === '') {
     set(ONLINE);

@@ -91,7 +91,7 @@ export function retryConnection(): void {
     window.clearTimeout(retryTimer);
     void reopen();
   } else {
-    // The stream may not have ended.
+    // No retry is due, so the stream may still be open: only check the connection.
     void checkAccess();
   }
 }
@@ -113,7 +113,7 @@ function open(): void {
     closeStream();
     retryTimer = window.setTimeout(() => void reopen(), retryMillis);
     retryMillis = Math.min(retryMillis * 2, MAX_RETRY_MILLIS);
-    // The event stream does not report why it has ended.
+    // Find out why: the event stream does not report the reason of its end.
     void checkAccess();
   };
   const restartSilence = () => {
@@ -138,21 +138,23 @@ function open(): void {
     refreshInvitations();
   };
   on('keepalive', () => {
-    // Another request has failed, but this stream has not ended, so nothing else would retry.
+    // Check a connection that counts as lost because another request has failed. This stream has
+    // not ended, so nothing else would retry.
     if (currentConnection().state === 'lost') {
       void checkAccess();
     }
   });
   on('notification', () => {
     refreshNotifications();
-    // Its subject can be the announced stop of a session, for which there is no other event.
+    // Refresh sessions, too: a notification can announce the stop of a session, for which there is
+    // no other event.
     refreshSessions();
   });
   on('invitation', refreshInvitations);
   on('folder', () => {
     void queries.invalidateQueries({ queryKey: ['folders'] });
     void queries.invalidateQueries({ queryKey: ['files'], predicate: isListing });
-    // The dashboard shows the usage of storage, which can change with the folder.
+    // Also refresh the dashboard: it shows the usage of storage, which can change with the folder.
     void queries.invalidateQueries({ queryKey: ['sessions', 'dashboard'] });
   });
   on('files', event => {

@@ -5,7 +5,7 @@ import { api, unwrap, type Schemas } from './client';
 export type CurrentMaintenance = Schemas['CurrentMaintenance'];
 
 const REFRESH_MILLIS = 5 * 60_000;
-// A maintenance that starts later is not shown yet.
+// A maintenance is shown when it starts within this time.
 const AHEAD_MILLIS = 3 * 24 * 3_600_000;
 
 /** The active maintenances, and those that start within three days. */

@@ -48,7 +48,8 @@ export const queries = new Client({
   }),
   mutationCache: new MutationCache({ onError: reportFailure }),
   defaultOptions: {
-    // Otherwise requests wait silently while the browser is offline, also those to this machine.
+    // With another mode, requests would wait silently while the browser is offline, even requests
+    // to this machine.
     mutations: { networkMode: 'always' },
     queries: {
       networkMode: 'always',

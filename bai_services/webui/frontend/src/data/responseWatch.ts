@@ -8,13 +8,13 @@ export class ResponseWatch {
     private readonly onSilence: () => void
   ) {}
 
-  /** A request was sent. */
+  /** Record that a request was sent. */
   sent(): void {
     this.pending += 1;
     this.timer ??= this.start();
   }
 
-  /** A request has ended: with a response, or because it was cancelled or failed. */
+  /** Record the end of a request: by a response, a cancellation or a failure. */
   ended(hasResponse: boolean): void {
     this.pending -= 1;
     if (hasResponse || this.pending === 0) {

@@ -46,7 +46,7 @@ async function checkSignIn(): Promise<void> {
   if (response?.ok) {
     requirePageUser((await response.json()) as Me);
     reportSignIn();
-    // Changes that were made meanwhile are not known.
+    // Read all data again, because the page has missed the changes that were made meanwhile.
     await queries.invalidateQueries({ predicate: isNoFileContent });
   } else if (response?.status === UNAUTHORIZED) {
     reportSignOut(await refusalReason(response));

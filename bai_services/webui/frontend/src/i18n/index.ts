@@ -35,7 +35,7 @@ export async function loadLanguage(name: string): Promise<void> {
   // Without the reasons, the English texts of the server remain.
   loadReasons(language).catch(() => undefined);
   const { default: texts } = await TEXTS[language]();
-  // The reasons may have arrived before.
+  // Merge the texts, because the reasons may have arrived before.
   i18next.addResourceBundle(language, 'translation', texts, true);
   await i18next.changeLanguage(language);
   document.documentElement.lang = language;

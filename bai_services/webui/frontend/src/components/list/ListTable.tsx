@@ -22,7 +22,8 @@ export interface ListColumn<T> extends TableColumnType<T> {
 const Rows = memo(Table) as unknown as typeof Table;
 const NO_ROWS: readonly never[] = [];
 const NO_LOCALE = {};
-// Before the first response, it is not known whether there are rows.
+// Replaces the message of an empty list before the first response, when it is not known whether
+// there are rows.
 const NOTHING = <></>;
 
 /** `columns` and `rowSelection` should be the same objects until their content changes. */

@@ -4,7 +4,7 @@ import { queries } from '../queries';
 
 export type Registration = Schemas['CodeRegistration'];
 
-/** The user's authenticator for one-time codes. */
+/** The user's authenticator app for one-time codes. */
 export const authenticatorQuery = queryOptions({
   queryKey: ['account', 'authenticator'],
   queryFn: ({ signal }) => unwrap(api.GET('/me/authenticator', { signal }))

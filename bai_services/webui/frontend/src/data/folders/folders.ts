@@ -107,7 +107,7 @@ export const grantsQuery = (id: string) =>
       })
   });
 
-// The options of a new session contain the mountable folders.
+// Also refresh the options of a new session, which contain the mountable folders.
 const refresh = () =>
   Promise.all(
     [['folders'], ['sessions', 'options']].map(queryKey => queries.invalidateQueries({ queryKey }))

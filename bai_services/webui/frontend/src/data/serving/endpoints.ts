@@ -30,7 +30,7 @@ export const endpointQuery = (key: string) =>
     queryKey: keyOf(key, 'one'),
     queryFn: ({ signal }) =>
       unwrap(api.GET('/endpoints/{key}', { signal, params: { path: { key } } })),
-    // A deleted endpoint does not come back.
+    // Stop polling after an error: a deleted endpoint does not come back.
     refetchInterval: query => (query.state.status === 'error' ? false : REFRESH_MILLIS)
   });
 

@@ -31,11 +31,11 @@ function warningMillis(session: Session, endsAt: number): number {
     return endingCheck(session)?.status === 'idle' ? WARNING_MILLIS : -Infinity;
   }
   if (kind === 'idle') {
-    // The end is always at most one idle timeout ahead.
+    // At most half of the idle timeout: the end is never further ahead than the timeout.
     return Math.min(WARNING_MILLIS, (endsAt - Date.parse(session.idle_since ?? '')) / 2);
   }
   if (session.end_rule?.coded.code === BATCH_TIMEOUT && kind === 'rule') {
-    // The user has chosen this limit, and most jobs end before it.
+    // Warn late: the user has chosen this limit, and most jobs end before it.
     const limit = 1000 * (session.batch_timeout ?? 0);
     return Math.min(LAST_WARNING_MILLIS, limit / 2);
   }

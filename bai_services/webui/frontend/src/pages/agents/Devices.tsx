@@ -110,7 +110,7 @@ export function Devices({ agent }: { agent: Item }) {
 function Holders({ device, held }: { device: Device; held: LedgerEntry[] }) {
   const { t } = useTranslation();
   const seen = held.reduce((sum, { amount }) => sum + numberOf(amount), 0);
-  // Amounts have at most two decimals.
+  // Round the difference, which is inexact; amounts have at most two decimals.
   const unseen = Math.round(100 * (numberOf(device.used) - seen)) / 100;
   return (
     <>

@@ -35,7 +35,7 @@ export function StorageAlerts({ agent }: { agent: Item }) {
   ));
 }
 
-/** That no subnet is free for networks of sessions on a connected agent, and the effect. */
+/** Warning that a connected agent has no free subnet for networks of sessions, with the effect. */
 export function NetworkAlert({ agent }: { agent: Item }) {
   const { t } = useTranslation();
   return isConnected(agent) && agent['is_network_full'] ? (
@@ -49,7 +49,7 @@ export function NetworkAlert({ agent }: { agent: Item }) {
   ) : null;
 }
 
-/** The same as a tag. */
+/** The same warning as a tag. */
 export function NetworkTag({ agent }: { agent: Item }) {
   const { t } = useTranslation();
   return isConnected(agent) && agent['is_network_full'] ? (

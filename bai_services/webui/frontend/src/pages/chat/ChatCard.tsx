@@ -59,7 +59,7 @@ function CardHead({ card, endpoint, endpoints }: CardHeadProps) {
   const { key } = card;
   const copy = async (text: string) => {
     try {
-      // Without HTTPS, browsers have no clipboard for pages.
+      // This fails without HTTPS, because browsers then give pages no clipboard.
       await navigator.clipboard.writeText(text);
       void message.success(t('chat.copied'));
     } catch {

@@ -24,7 +24,7 @@ export async function attachmentOf(file: File): Promise<Attachment> {
   if (IMAGES.includes(file.type)) {
     return { name, kind: 'image', text: '', dataUrl: await imageOf(file) };
   }
-  // A character has at most four bytes.
+  // Reject files that certainly have too many characters: a character has at most four bytes.
   if (file.size > 4 * MAX_TEXT) {
     throw new AttachmentError('file-too-large');
   }
@@ -61,7 +61,7 @@ async function imageOf(file: File): Promise<string> {
   canvas.width = Math.max(1, Math.round(image.width * scale));
   canvas.height = Math.max(1, Math.round(image.height * scale));
   const context = canvas.getContext('2d');
-  // JPEG has no transparency.
+  // Fill the background with white, because JPEG has no transparency.
   if (context) {
     context.fillStyle = 'white';
     context.fillRect(0, 0, canvas.width, canvas.height);

@@ -117,7 +117,7 @@ export function pythonValue(value: unknown, indent = ''): string {
 
 /** A Python program that sends the conversation with the package `openai`. */
 export function chatPythonOf(url: string, card: Card): string {
-  // The package has no parameter `top_k`.
+  // Pass `top_k` in `extra_body`, because the package has no such parameter.
   const { top_k, ...known } = exampleOf(card);
   const values = {
     ...known,

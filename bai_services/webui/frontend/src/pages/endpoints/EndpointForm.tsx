@@ -29,7 +29,7 @@ import { RolloutFields } from './fields/RolloutFields';
 import { RunFields } from './fields/RunFields';
 
 const WIDTH = 640;
-// Also makes the label and the message of a field visible.
+// Scroll an invalid field to the center, so that its label and its message are also visible.
 const CENTER = { block: 'center' } as const;
 
 interface EndpointFormProps {
@@ -128,7 +128,7 @@ function FormDrawer({ endpoint, initial, last, onClose, onDone }: FormDrawerProp
     setError(undefined);
     const { values, variant } = valuesNow();
     try {
-      // A trial needs no name.
+      // Validate only the variables: a trial needs no name.
       await form.validateFields([['environ']]);
     } catch {
       return undefined;

@@ -42,7 +42,7 @@ function TrialDialog({ trial, onClose }: { trial: string; onClose: () => void })
   const isOver = data !== undefined && data.ended_at !== null;
   const close = () => {
     if (!isOver) {
-      // The result is not needed.
+      // End the trial, because its result is no longer needed.
       end.mutate();
     }
     onClose();

@@ -22,7 +22,7 @@ export function ReplayPanel({ checker, windowSeconds }: ReplayPanelProps) {
   const replay = useIdleReplay();
   const { data: result, error } = replay;
   const shown = useRef<HTMLDivElement>(null);
-  // The result is below the facts of the checker, and often outside of the drawer's visible part.
+  // Scroll to the result, which is often outside of the drawer's visible part.
   useEffect(() => {
     if (result ?? error) {
       shown.current?.scrollIntoView({ block: 'start' });

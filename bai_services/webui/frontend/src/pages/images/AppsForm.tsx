@@ -13,7 +13,7 @@ export function AppsForm({ image }: { image: Item }) {
   const save = useSaveEntity('/images');
   const labels = image['labels'] as Record<string, string>;
   const submit = ({ apps }: { apps: ImageApp[] }) => {
-    // Without the resource limits, the manager would reset them to those in the labels.
+    // Send the resource limits, too. Otherwise the manager would reset them to those in the labels.
     const { min_slots, max_slots } = image;
     const values = { labels: { ...labels, [LABEL]: labelOf(apps) }, min_slots, max_slots };
     save.mutate({ key: String(image['id']), values }, { onSuccess: () => setIsChanged(false) });

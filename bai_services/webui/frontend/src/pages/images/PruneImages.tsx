@@ -64,7 +64,7 @@ function PruneDialog({ onClose }: { onClose: () => void }) {
         form={form}
         layout="vertical"
         initialValues={{ days: DEFAULT_DAYS }}
-        // The list must belong to the values with which the images are removed.
+        // Discard the list: it must belong to the values with which the images are removed.
         onValuesChange={() => prune.reset()}
       >
         <Form.Item

@@ -33,7 +33,7 @@ export function ImportPage() {
       ) : (
         isReadOnly === false && (
           <ImportForm
-            // A new link replaces the content of the form.
+            // A new key for each link, so that a new link replaces the content of the form.
             key={JSON.stringify([repo, branch, path, urlpath])}
             link={{ repo, branch, path, urlpath }}
             onDone={item => change({ item })}

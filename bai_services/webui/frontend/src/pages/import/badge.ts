@@ -3,7 +3,7 @@ import type { ImportSource } from '../../data/imports';
 /** The address of the page with the source of an import. */
 export function linkOf(source: ImportSource & { urlpath?: string }, address: string): string {
   const given = Object.entries(source).filter(([, value]) => value !== '');
-  // The parentheses would end the address of a link in Markdown.
+  // Escape parentheses, which would end the address of a link in Markdown.
   const query = new URLSearchParams(given).toString().replace(/\(/g, '%28').replace(/\)/g, '%29');
   return `${address}?${query}`;
 }

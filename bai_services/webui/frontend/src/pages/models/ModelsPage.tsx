@@ -24,9 +24,9 @@ export function ModelsPage() {
   const { data: stores } = useQuery(storesQuery);
   const change = (changes: Record<string, unknown>) =>
     void navigate({ search: old => readModelsSearch({ ...old, ...changes }) });
-  // The two lists have different filters and orders.
+  // Discard the filters and the order, which are different for the two lists.
   const changeTab = (tab: string) => void navigate({ search: readModelsSearch({ tab }) });
-  // Only administrators may create folders of a project.
+  // Only administrators may create folders of a project, and so models.
   const { data: me } = useQuery(meQuery);
   const isAdmin = me?.role === 'admin' || me?.role === 'superadmin';
   const hasStore = (stores?.length ?? 0) > 0;

@@ -26,7 +26,7 @@ export function usePublishModel() {
         created.current = { id, name: folder };
       }
       const id = existing ?? created.current?.id ?? '';
-      // Files that an existing folder already has are not overwritten.
+      // Do not overwrite files of an existing folder.
       const replaces = existing === undefined ? 'any' : 'new';
       const path = 'model-definition.yaml';
       await save.mutateAsync({ id, path, text: definition, replaces });

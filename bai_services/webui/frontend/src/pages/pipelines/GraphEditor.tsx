@@ -18,7 +18,7 @@ import { makesCycle } from './pipelineText';
 import { NODE_TYPES, type TaskNode } from './TaskGraph';
 
 const KINDS = ['command', 'notebook', 'approval', 'pipeline'] as const;
-// A new task is hidden until it is measured.
+// Maximum number of frames to wait for a new task, which is hidden until it is measured.
 const MAX_FOCUS_FRAMES = 60;
 // The dots of the background take a quarter of the time of a frame. In a large graph, they are
 // smaller than a pixel.
@@ -95,7 +95,7 @@ function Graph(props: GraphEditorProps) {
     const name = next.current;
     if (name !== undefined && tasks.some(task => task.name === name)) {
       next.current = undefined;
-      // A task outside the view is not in the DOM.
+      // Fit the view first, because a task outside of it is not in the DOM.
       void fitView({ maxZoom: 1 });
       focusSoon(box.current, name, MAX_FOCUS_FRAMES);
     }

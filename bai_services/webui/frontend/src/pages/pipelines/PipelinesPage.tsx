@@ -32,7 +32,7 @@ export function PipelinesPage() {
   const isReadOnly = useIsReadOnly();
   const change = (changes: Record<string, unknown>) =>
     void navigate({ search: old => readPipelinesSearch({ ...old, ...changes }) });
-  // The two lists have different filters and orders.
+  // Discard the filters and the order, which are different for the two lists.
   const changeTab = (tab: string) => void navigate({ search: readPipelinesSearch({ tab }) });
   const close = () => change({ form: undefined, item: undefined, template: undefined });
   const showRun = (run: string) =>

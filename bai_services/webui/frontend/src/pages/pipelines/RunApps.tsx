@@ -77,7 +77,7 @@ function OpenedApp({ made, title }: { made: RunApp; title: string }) {
   const state = session && t(`status.${session.status}`, session.status);
   return (
     <Alert
-      // The user may have stopped it.
+      // A session that has ended otherwise is no error: the user may have stopped it.
       type={session?.status === 'ERROR' ? 'error' : 'info'}
       showIcon
       title={

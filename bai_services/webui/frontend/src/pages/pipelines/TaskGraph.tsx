@@ -42,7 +42,7 @@ export function TaskGraph({ tasks, height, selected, onSelect }: TaskGraphProps)
   const { token } = theme.useToken();
   // From left to right, the boxes would be too small to read on a narrow screen.
   const isVertical = Grid.useBreakpoint().md === false;
-  // A change of states moves no node.
+  // Compute the positions only from names and dependencies: a change of states moves no node.
   const shape = JSON.stringify(tasks.map(({ name, needs }) => [name, needs]));
   const positions = useMemo(
     () =>

@@ -105,7 +105,7 @@ export function shownEdges(tasks: readonly GraphTask[]): { source: string; targe
       const source = pathOf(need);
       const level = source.findIndex((each, index) => each !== target[index]);
       const [from, to] = [source[level], target[level]];
-      // Else the task follows a task that it contains.
+      // No edge if the task follows a task that it contains.
       if (from !== undefined && to !== undefined) {
         edges.set(`${from}→${to}`, { source: from, target: to });
       }
@@ -128,7 +128,7 @@ export function nestedRuns<T extends { task: string }>(runs: readonly T[]): Nest
       container.children = rows;
     }
   }
-  // A selection may lack the containing task.
+  // Return rows without their containing task, too: a selection may lack it.
   return [...levels].flatMap(([parent, rows]) => (containers.has(parent) ? [] : rows));
 }
 

@@ -47,7 +47,7 @@ export function SchedulerPage() {
           value={group ?? null}
           options={(groups ?? []).map(name => ({ value: name, label: name }))}
           onChange={(name: string | null) =>
-            // The replay in the URL belongs to the previous group.
+            // Remove the replay from the URL: it belongs to the previous group.
             name &&
             void navigate({ search: old => defined({ ...old, group: name, replay: undefined }) })
           }

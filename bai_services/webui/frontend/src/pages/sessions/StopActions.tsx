@@ -18,8 +18,8 @@ export function StopActions({ session }: { session: Session }) {
   const kind = endKind(session);
   const check = endingCheck(session);
   const addable = Math.min(session.lifetime?.addable_seconds ?? 0, HOUR);
-  // The buttons are removed when the session no longer ends soon, so callbacks of `mutate` would
-  // not be called.
+  // Use `mutateAsync`: callbacks of `mutate` would not be called, because the buttons are removed
+  // when the session no longer ends soon.
   const run = (what: SessionChange, done: string) => () =>
     void change.mutateAsync(what).then(
       () => void message.success(t(done, { checker: check?.checker })),

@@ -14,7 +14,7 @@ import {
 } from '../../data/accounts/authenticator';
 import { ApiError } from '../../data/client';
 
-/** Card to register or remove the authenticator, and to renew the recovery codes. */
+/** Card to register or remove the authenticator app, and to renew the recovery codes. */
 export function OneTimeCodes() {
   const { t, i18n } = useTranslation();
   const { data: state } = useQuery(authenticatorQuery);

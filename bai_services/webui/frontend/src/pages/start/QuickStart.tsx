@@ -26,7 +26,7 @@ export function QuickStart({ last }: { last: Session | undefined }) {
       <SlotTags slots={last.requested} />
       <p className="bai-cut">{last.image}</p>
       {last.secret_environ.length > 0 ? (
-        // The values of secret variables have to be entered again.
+        // Open the launcher, because the values of secret variables have to be entered again.
         <Link to="/launch" search={{ request }}>
           <Button type="primary">{t('start.again')}</Button>
         </Link>
@@ -68,7 +68,8 @@ function LaunchButton({ request, text }: { request: SessionRequest; text: string
   const navigate = useNavigate();
   const launch = useLaunch();
   const readOnlyReason = useReadOnlyReason();
-  // The new session replaces this button, so callbacks of `mutate` would not be called.
+  // Use `mutateAsync`: the new session replaces this button, so callbacks of `mutate` would not be
+  // called.
   const start = async () => {
     try {
       const [session] = await launch.mutateAsync({ request, count: 1 });

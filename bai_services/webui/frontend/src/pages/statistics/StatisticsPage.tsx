@@ -16,7 +16,7 @@ import { HeatMap, OverTime, QueueWait } from './UsageCharts';
 
 const route = getRouteApi('/statistics');
 const ADMINS: readonly string[] = ['admin', 'superadmin', 'monitor'];
-// Without domains and users: a user's own usage has one user, who is in one domain.
+// Groups for a user's own usage, without domains and users: there is only one of each.
 const OWN_GROUPS: readonly Group[] = [
   'project',
   'image',

@@ -112,7 +112,7 @@ const MAX_REPORT_GROUPS = 1000;
 /** The largest number of groups for which the manager returns a report of `slots` slots. */
 export function maxGroups(period: ReportPeriod, every: Every, slots: number): number {
   const intervals = Math.ceil(period.days * INTERVALS_OF_DAY[every]) + 1;
-  // The report has one more group: the sum of all groups that are not listed.
+  // Subtract the group that the report adds: the sum of all groups that are not listed.
   const groups = Math.floor(MAX_REPORT_ROWS / (intervals * Math.max(1, slots))) - 1;
   return Math.max(1, Math.min(MAX_REPORT_GROUPS, groups));
 }

@@ -18,7 +18,7 @@ const hostsOf = (item: Item | undefined) => (item?.['allowed_vfolder_hosts'] ?? 
 
 export const grantedOn = (item: Item | undefined, host: string): string[] => {
   const hosts = hostsOf(item);
-  // An object inherits keys such as `constructor`.
+  // Use only own keys: an object inherits keys such as `constructor`.
   return Object.hasOwn(hosts, host) ? (hosts[host] ?? []) : [];
 };
 

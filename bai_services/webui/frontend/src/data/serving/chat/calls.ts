@@ -130,7 +130,8 @@ async function call(endpoint: Called, path: string, init: CallInit, signal: Abor
     if (ageOf(token) < SETTLE_MILLIS) {
       await pause(signal);
     } else if (!isRenewed) {
-      // The clock of the page stops while the computer sleeps.
+      // Renew the token once. It may be older than `ageOf` says, because the clock of the page
+      // stops while the computer sleeps.
       tokens.delete(endpoint.id);
       token = await tokenOf(endpoint.id);
       isRenewed = true;

@@ -82,7 +82,7 @@ export const modelsQuery = (endpoint: Endpoint | undefined, basePath: string) =>
     queryFn: async ({ signal }) => {
       const models = endpoint ? await readModels(endpoint, basePath, signal) : [];
       if (endpoint?.ready_replicas === 0) {
-        // The request has started a replica.
+        // Read the endpoints again: the request for the models has started a replica.
         void refreshEndpoints();
       }
       return models;

@@ -34,7 +34,7 @@ const COMPONENTS = {
   ),
   // Images are omitted: the page must not load anything that a model names.
   img: ({ alt }: ComponentProps<'img'>) => <em>{alt}</em>,
-  // Headings would be part of the page's structure.
+  // Headings become paragraphs, because they would be part of the page's structure.
   ...Object.fromEntries(
     ['h1', 'h2', 'h3', 'h4', 'h5', 'h6'].map(name => [
       name,
@@ -53,7 +53,7 @@ const COMPONENTS = {
     ) : (
       <span>{children}</span>
     ),
-  // The element of a block of code is its only child.
+  // Omit `pre`: its only child renders the whole block of code.
   pre: ({ children }: ComponentProps<'pre'>) => <>{children}</>,
   code: ({ className, children }: ComponentProps<'code'>) => {
     const text = typeof children === 'string' ? children : '';

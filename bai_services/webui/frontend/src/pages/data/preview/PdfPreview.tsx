@@ -57,7 +57,7 @@ function Page({ document, number }: { document: PDFDocumentProxy; number: number
             setIsDrawn(true);
           })
           .catch(() => {
-            // Rendering also fails if the document is closed in the meantime.
+            // Ignore the failure if the document was closed in the meantime.
             if (!document.loadingTask.destroyed) {
               setIsBroken(true);
             }

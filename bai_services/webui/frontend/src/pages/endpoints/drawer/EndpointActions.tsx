@@ -71,7 +71,8 @@ export function EndpointActions({ endpoint, onChange, onClose }: EndpointActions
       {dialog === 'scale' && <ScaleEndpoint endpoint={endpoint} onClose={close} />}
       {dialog === 'limits' && <EntityForm entity={LIMITS} item={{ ...endpoint }} onClose={close} />}
       {dialog === 'delete' && (
-        // The list shows the endpoint until its replicas have ended.
+        // Close the drawer after the deletion; the list shows the endpoint until its replicas have
+        // ended.
         <DeleteEndpoint endpoint={endpoint} onClose={close} onDeleted={onClose} />
       )}
     </Flex>

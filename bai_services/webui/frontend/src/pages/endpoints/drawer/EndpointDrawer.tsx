@@ -38,7 +38,7 @@ export function EndpointDrawer({ search, onChange, onClose }: EndpointDrawerProp
     error,
     refetch
   } = useQuery({ ...endpointQuery(item ?? ''), enabled: item !== undefined });
-  // The URL may contain the name of the endpoint instead of its id.
+  // Compare with id and name, because the URL may contain either.
   const shown = endpoint && [endpoint.id, endpoint.name].includes(item ?? '') && endpoint;
   return (
     <Drawer

@@ -17,7 +17,8 @@ export function ImageField() {
   const options = useQuery(optionsQuery(project ?? ''));
   const images = options.data?.images;
   const isListed = !chosen || !images || images.some(({ name }) => name === chosen);
-  // The image of an earlier revision may be an alias, or may not be offered any more.
+  // Show an unlisted image as a typed name: that of an earlier revision may be an alias, or may not
+  // be offered any more.
   const isTyped = (mode ?? (isListed ? 'choose' : 'type')) === 'type';
   const initial = options.data?.projects.find(({ id }) => id === options.data.project);
   const defaultHelp = initial?.default_image

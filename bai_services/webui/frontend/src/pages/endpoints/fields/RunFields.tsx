@@ -14,7 +14,7 @@ export function RunFields() {
   const variants = useQuery(variantsQuery);
   const chosen = Form.useWatch<string | undefined>('variant');
   const variant = variants.data?.find(({ name }) => name === chosen);
-  // The command, the port and the health check of the previous variant do not apply.
+  // Reset the command, the port and the health check: those of the previous variant do not apply.
   const forget = () =>
     form.setFieldsValue({
       command: '',

@@ -107,7 +107,7 @@ function RuleActions({ endpoint }: { endpoint: Endpoint }) {
       okButtonProps: { danger: true },
       onOk: async () => {
         try {
-          // A fixed number replaces the rule.
+          // Set a fixed number, which replaces the rule.
           await change.mutateAsync({ replicas: endpoint.replicas });
         } catch (error) {
           void message.error((error as Error).message);

@@ -34,13 +34,13 @@ export function ScalingForm({ endpoint, onClose }: ScalingFormProps) {
   const { t } = useTranslation();
   const [form] = Form.useForm<RuleValues>();
   const change = useChangeEndpoint(endpoint.id);
-  // Undefined in the first rendering.
+  // The watched value is undefined in the first rendering.
   const measure = (Form.useWatch('measure', form) as Measure | undefined) ?? 'requests';
   const least = Form.useWatch('min_replicas', form) as number | null | undefined;
   const required = [{ required: true, message: t('entities.required') }];
   const label = (key: string) => t(`endpoint-scaling.${key}`);
   const setMeasure = (chosen: Measure) => {
-    // With another measure, the target has another unit.
+    // Reset the target to the default: with another measure, it has another unit.
     form.setFieldValue('target', targetOf(chosen));
     form.setFieldValue('utilization_percent', utilizationOf(chosen));
     form.setFieldValue(
@@ -49,7 +49,7 @@ export function ScalingForm({ endpoint, onClose }: ScalingFormProps) {
     );
   };
   const save = (values: RuleValues) => {
-    // Hidden fields keep their values.
+    // Include the values of hidden fields.
     const all = { ...form.getFieldsValue(true), ...values } as RuleValues;
     change.mutate({ scaling: ruleOfValues(all) }, { onSuccess: onClose });
   };

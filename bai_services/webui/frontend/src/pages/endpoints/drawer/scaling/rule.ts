@@ -33,7 +33,7 @@ const TARGETS: Partial<Record<Measure, number>> = { requests: 10, cpu: 70 };
 export const targetOf = (measure: Measure) => TARGETS[measure];
 export const utilizationOf = (measure: Measure) => (measure === 'requests' ? 70 : 100);
 
-// Without a replica, this load cannot be measured.
+// The minimum number of replicas: most loads cannot be measured without a replica.
 export const minimumOf = (measure: Measure) =>
   measure === 'requests' || measure === 'query' ? 0 : 1;
 
