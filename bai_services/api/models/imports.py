@@ -113,7 +113,7 @@ class ApprovalHandler(APIHandler):
 
 class RetryHandler(APIHandler):
     @operation(
-        "Begin a failed import of a model again",
+        "Retry a failed import of a model",
         tag=_TAG,
         body=EmptyBody,
         returns=ModelImport,

@@ -215,7 +215,7 @@ class AppsHandler(APIHandler):
 
 class ResumptionHandler(APIHandler):
     @operation(
-        "Run the tasks of a failed or cancelled run that have not succeeded, again",
+        "Resume a failed or cancelled run: repeat the tasks that have not succeeded",
         tag=_TAG,
         body=Resumption,
         returns=PipelineRun,

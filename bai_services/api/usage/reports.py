@@ -236,7 +236,7 @@ class UsagePricesHandler(APIHandler):
         return await self.manager.usage.prices.read(self.caller)
 
     @operation(
-        "Replace the prices of slots; they apply to usage from the last full hours on",
+        "Replace the prices of slots; they apply to hours whose totals are computed later",
         tag=_TAG,
         body=NewUsagePrices,
         returns=UsagePrices,
