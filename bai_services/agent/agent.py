@@ -364,7 +364,7 @@ class Agent:
 
     async def _pull(self, task: PullTask) -> None:
         await self._pulls.execute(task)
-        # The next heartbeat lists the new image.
+        # Read the facts again, because the next heartbeat must list the new image.
         self._slow_facts_cache = None
 
     async def _prune(self, request: PruneRequest) -> None:
@@ -376,7 +376,7 @@ class Agent:
             except BaiError as error:
                 span.fail(error.message, error.code)
                 report |= {"state": "failed", "error": {"message": error.message}}
-            # The next heartbeat does not list the removed images.
+            # Read the facts again, because the next heartbeat must not list the removed images.
             self._slow_facts_cache = None
             await self._link.deliver(report)
 
@@ -394,7 +394,7 @@ class Agent:
 
     async def _commit(self, request: CommitRequest) -> None:
         await self._commits.execute(request)
-        # The next heartbeat lists the new image.
+        # Read the facts again, because the next heartbeat must list the new image.
         self._slow_facts_cache = None
 
     async def _discard(self, image: str) -> None:

@@ -17,7 +17,7 @@ from .base import EngineError, EngineUnreachable, Exit, Running, attached_enviro
 from .docker_calls import DockerCalls
 
 NOT_FOUND = 404
-# The container has ended.
+# The engine's status code for a container that has ended.
 CONFLICT = 409
 # Stops the server of the kernel in whose container it runs.
 STOP = ("python3", "-I", "-m", "bai_labext.attached")
