@@ -42,6 +42,8 @@ class LaunchPlan(ResponseModel):
     injection: dict[str, Any]
     labels: dict[str, str]
     is_superadmin: bool
+    # Whether the agent has started the session, and the Hub only attaches a server to it.
+    is_attached: bool
     # Cluster sessions only: launch plans of the sub kernels in this format, and the SSH key that
     # the kernels share.
     subs: list[dict[str, Any]]
