@@ -73,7 +73,7 @@ def show(error: BaseException, *, as_json: bool) -> None:
         print(json_text(content), file=sys.stderr)
         return
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        # The message is the whole help text, which starts with the usage.
+        # Print no separate usage, because the message is the whole help text, which starts with it.
         print(content["message"], file=sys.stderr)
         return
     usage = content["details"].get("usage")

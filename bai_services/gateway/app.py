@@ -258,7 +258,8 @@ async def run_gateway(
     gateway_id = secrets.token_hex(8)
     health = HealthChecks(routes, lambda: replica_failed(), lambda: replicas_changed())
     reports = Reports(client, gateway_id, routes, server.measures, health)
-    # Drain replicas without requests at once.
+    # Report the end of a replica's last request at once, so that the manager stops a draining
+    # replica without delay.
     server.on_drained = reports.wake
     server.on_waiting = reports.request_waits
 

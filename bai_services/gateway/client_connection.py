@@ -354,7 +354,8 @@ class ClientConnection(asyncio.Protocol):
         request = Request(
             self._parser.get_method(), self._url, self._headers, self._parser.get_http_version()
         )
-        # After a request to change the protocol, the parser ignores all further bytes.
+        # A request to change the protocol must be the last one, because the parser ignores all
+        # further bytes.
         request.keeps_open = self._parser.should_keep_alive() and not request.header(b"upgrade")
         exchange = self._receiving = Exchange(self._server, self, request)
         self._body_since, self._body_bytes = time.monotonic(), 0
@@ -370,7 +371,8 @@ class ClientConnection(asyncio.Protocol):
     def _run(self, exchange: Exchange) -> None:
         self._running = exchange
         self._server.idle.pop(self, None)
-        # A proxy may send requests of several clients over one connection.
+        # Determine the client for each request, because a proxy may send requests of several
+        # clients over one connection.
         self.address = self._peer_address
         peer = exchange.peer if self._server.is_behind_haproxy else self._peer
         forwarded = exchange.forwarded_for

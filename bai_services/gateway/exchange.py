@@ -290,7 +290,7 @@ class Exchange:
         """Forward the request to a replica, or add it to the queue."""
         endpoint = self.endpoint
         assert endpoint is not None
-        # Waiting requests have precedence.
+        # If requests are waiting, add this one to the queue, because they have precedence.
         replica = None if endpoint.queue else endpoint.choose(self.prefix)
         if replica is not None:
             self.start(replica)

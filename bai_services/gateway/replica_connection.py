@@ -174,7 +174,7 @@ class ReplicaConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._headers, self._head_bytes, self._is_in_head = [], 0, True
-        # There are bytes after the response.
+        # Bytes after a complete response mean that the connection cannot be reused.
         self._is_broken |= self._is_complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -197,7 +197,8 @@ class ReplicaConnection(asyncio.Protocol):
         self._framing_bytes = 0
         self._sink.response_head(status, self._headers)
         if self._is_head_request and self._sink is not None:
-            # The parser would wait for the body that Content-Length announces.
+            # The connection cannot be reused, because the parser would wait for the body that
+            # Content-Length announces.
             self._is_broken = self._is_complete = True
 
     def on_body(self, body: bytes) -> None:

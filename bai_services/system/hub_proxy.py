@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-# Closes the client's connection when a response of a server breaks off.
+# Module that closes the client's connection when a server's response is incomplete.
 _PRELOADED = Path(__file__).with_name("hub_proxy.cjs")
 
 

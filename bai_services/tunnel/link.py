@@ -118,7 +118,8 @@ class Link:
     def _acknowledge(self, number: int) -> None:
         """Drop the frames that the peer has received; ``number``: how many it has received."""
         count = number - self._first_unacknowledged
-        # The peer cannot acknowledge a frame that has not been sent again yet.
+        # Frames that have not been sent again yet do not count, because the peer cannot acknowledge
+        # them.
         if not 0 <= count <= len(self._unacknowledged) - len(self._resend):
             raise ProtocolError(f"invalid ACK: the peer cannot have received {number} frames")
         for _ in range(count):

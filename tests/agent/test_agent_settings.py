@@ -52,7 +52,8 @@ def test_clients_of_published_ports_are_networks() -> None:
     assert DockerSettings(clients="10.0.0.5").client_networks() is None  # no published ports
     published = DockerSettings(address="10.0.0.9", clients="10.0.0.5, 10.0.1.7/24")
     assert published.client_networks() == ("10.0.0.5/32", "10.0.1.0/24")
-    # The addresses of the Hub and the manager.
+    # Without `clients`, the result is empty, which stands for the addresses of the Hub and the
+    # manager.
     assert DockerSettings(address="10.0.0.9").client_networks() == ()
     for invalid in ("hub", "10.0.0.5:8000"):
         settings = DockerSettings(address="10.0.0.9", clients=invalid)

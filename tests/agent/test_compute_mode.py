@@ -113,7 +113,7 @@ def test_default_compute_mode_has_soft_level_because_mps_can_be_bypassed(
     assert result["facts"]["compute_mode"] == "DEFAULT"
     assert "a program can bypass MPS" in result["facts"]["unavailable_levels"]["process"]
     assert result["share"]["mps"] and "MPS is not enforced" in result["share"]["notices"][0]
-    # The agent is configured not to change the mode.
+    # The mode is unchanged, because the agent is configured not to change it.
     assert result["mode_after"] == "0"
 
 

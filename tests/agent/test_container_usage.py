@@ -37,7 +37,8 @@ def test_values_that_are_unknown_are_missing() -> None:
     meter = Meter()
     stats = {
         "cpu_stats": {"cpu_usage": {"total_usage": 2_500_000_000}},
-        # Kernels that do not measure block I/O, and containers without a network.
+        # The two empty values are those of a Linux kernel that does not measure block I/O, and of a
+        # container without a network.
         "blkio_stats": {"io_service_bytes_recursive": []},
         "networks": {},
     }

@@ -518,7 +518,8 @@ async def test_a_cancelled_or_failed_commit_leaves_no_image(
     await has_begun.wait()
     cancelled.cancel()
     with pytest.raises(Unavailable, match="cannot be pushed"):
-        # There is no registry. Commits run one after another, so the first one has ended.
+        # The push fails, because there is no registry. Commits run one after another, so the
+        # cancelled one has ended before this one fails.
         await start(refused.replace("localhost", "registry.invalid"), is_pushed=True)
     await start(done)
     try:

@@ -115,7 +115,8 @@ async def test_second_join_changes_nothing_and_repairs_what_is_missing(
 def test_local_address_is_that_of_the_route_to_another_machine() -> None:
     assert local_address("http://127.0.0.1:8091/services/bai") == ""
     assert local_address("https://no-such-name.invalid/") == ""
-    # Addresses for documentation (RFC 5737): a route to them is enough.
+    # Use an address for documentation (RFC 5737): the function only determines the route to it, and
+    # sends nothing.
     assert local_address("https://203.0.113.7/services/bai") != "203.0.113.7"
 
 

@@ -159,7 +159,7 @@ async def test_log_of_an_earlier_attempt_is_sent_before_it_is_removed(
     store = SessionStore(api.world.manager.database)
     stop = TransitionValues(reason="preempted", is_requeued_at_end=True)
     await store.move(session["id"], Event.STOP_REQUESTED, api.world.clock(), stop)
-    # The Hub could not read the output.
+    # Simulate a Hub that could not read the output: its report contains no log.
     await api.hub.post(f"{path}/exited", {"reason": "stopped", "reason_code": "stopped"})
 
     async def log_of_both_attempts() -> str:

@@ -132,7 +132,7 @@ async def test_node_of_another_swarm_is_refused(
         options = ["--docker-host", engines[1].host]
         with pytest.raises(Conflict, match="node of another Swarm"):
             await machine.join("--token", token, *options, engine="docker")
-        # The node stays in its own Swarm.
+        # `leave` must not remove the node from its own Swarm.
         await machine.leave()
         assert state_of(engines[1]) == "active"
     finally:

@@ -61,7 +61,7 @@ async def test_agent_devices_lists_accelerators_and_discovery(bai: Bai, agent: F
         "a1", "GPU-0", "H200", "141", "GiB", "unknown", "healthy", "0", "of", "1", "7%", "3", "GiB",
         "54°C", "212.4W", "process", "0.25,", "at", "most", "4", "sessions",
     ]  # fmt: skip
-    # A value without a sensor is unknown, not zero.
+    # Without a sensor, the command prints unknown instead of a zero.
     assert lines[2].split()[:14] == [
         "a1", "GPU-1", "H200", "unknown", "unknown", "not", "usable", "0", "of", "1",
         "unknown", "unknown", "unknown", "unknown",

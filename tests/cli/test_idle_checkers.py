@@ -84,7 +84,7 @@ async def test_idle_session_is_shown_kept_alive_and_replayed(
     assert (replay.code, replay.stderr) == (0, "")
     last = replay.stdout.splitlines()[-1]
     assert last.startswith("1 of 1 session stopped, 0 of them wrongly (used again soon after); ")
-    # The session has no devices.
+    # The session has no devices, so only core hours are printed.
     freed = re.fullmatch(r".*; ([0-9.]+) of ([0-9.]+) core hours freed", last)
     assert freed is not None and 0 < float(freed[1]) < float(freed[2])
     assert "CORE HOURS" in replay.stdout and "DEVICE HOURS" not in replay.stdout

@@ -64,7 +64,7 @@ def test_error_is_one_json_document(
 ) -> None:
     monkeypatch.setenv("BAI_CONFIG_DIR", str(tmp_path))
     monkeypatch.setenv("BAI_TOKEN", "some")
-    # Nothing listens on this port.
+    # Let each request fail: nothing listens on this port.
     monkeypatch.setenv("BAI_URL", f"http://127.0.0.1:{free_port()}")
     file = tmp_path / "file.yaml"
     file.write_text("projects: {}\n")

@@ -167,7 +167,7 @@ async def test_watch_shows_sub_pipelines_and_cached_tasks(
         await tx.execute(sa.update(pipeline_tasks).where(is_first).values(is_cached=True))
     watched = await bai("pipeline", "watch", run, by="user")
     cells = [line.split("│")[1].rstrip() for line in watched.stderr.splitlines() if "│" in line]
-    # Other columns may need several lines.
+    # Skip continuation lines, which exist because other columns may need several lines.
     assert [task for task in cells if task] == [" first", " sub", "   check", "   done"]
     assert watched.stderr.count("cached") == 1
 

@@ -247,7 +247,8 @@ async def test_keep_alive_writes_one_audit_entry_and_a_refused_one_none(
     both = "it stops in .* unless it is used; the window of idle checker idle-cpu begins again"
     assert re.search(both, kept.stdout), kept
     assert await owners() == [session["owner_id"]]
-    # The idle checker permits no second keep-alive. The idle timeout of the policy permits it.
+    # The second keep-alive restarts only the idle timeout of the policy, because the idle checker
+    # permits one keep-alive.
     again = await bai("session", "keep-alive", "lab1", by="user")
     assert ("unless it is used" in again.stdout, "idle-cpu" in again.stdout) == (True, False)
     assert await owners() == [session["owner_id"]] * 2

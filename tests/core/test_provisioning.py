@@ -242,7 +242,7 @@ def test_demand_is_the_number_of_machines_on_which_sessions_would_start() -> Non
     assert needed(queue) == 2
     # The queue itself has not changed.
     assert queue.pending("s1") is not None and needed(queue, limit=1) == 1
-    # Four small sessions share a machine.
+    # One machine is enough for four small sessions.
     assert needed(Queue(snapshot([pending_session(n) for n in range(1, 5)], []))) == 1
     shares = request(cuda_shares="1")
     assert needed(Queue(snapshot([pending_session(n, wanted=shares) for n in (1, 2, 3)], []))) == 2
@@ -253,7 +253,7 @@ def test_sessions_that_would_not_start_on_a_new_machine_cause_no_demand() -> Non
     blocked = pending_session(2, not_before=NOW + timedelta(hours=1))
     other_group = pending_session(3, wanted=request("other"))
     assert needed(Queue(snapshot([too_big, blocked, other_group], []))) == 0
-    # The quota of Ann allows one of her sessions.
+    # Two machines are needed, because the quota of Ann allows only one of her sessions.
     big = request(cpu="3")
     sessions = [pending_session(n, user, big) for n, user in ((1, ANN), (2, ANN), (3, BOB))]
     caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 3000})}

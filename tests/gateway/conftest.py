@@ -320,7 +320,7 @@ def endpoint_route(*replicas: ReplicaRoute, **changes: Any) -> EndpointRoute:
     return replace(route, **changes)
 
 
-# The contract that both engines fulfil.
+# For tests of the contract that both engines must fulfil.
 both_engines = pytest.mark.parametrize("engine", ["builtin", "haproxy"])
 
 

@@ -141,7 +141,8 @@ async def test_haproxy_is_current_only_with_all_maps(bed: Bed, upstream: Upstrea
     (haproxy,) = bed.haproxies
     haproxy.send_signal(signal.SIGKILL)
     async with asyncio.timeout(10):
-        # The condition is checked at every step of the event loop.
+        # Check the condition at every step of the event loop, so that the next request is sent at
+        # once.
         while haproxy.starts != 2 or not haproxy.is_current:  # noqa: ASYNC110
             await asyncio.sleep(0)
     assert await status_of_a_new_client(bed) == 200
@@ -259,7 +260,8 @@ async def test_slow_body_occupies_no_slot_of_a_replica(
     )
     writer.write(head.encode() + bytes(length - 1))
     if is_passed_on:
-        # The replica has only one slot.
+        # This request gets the only slot of the replica, so the incomplete request does not occupy
+        # it.
         async with bed.http.get(bed.url("/echo")) as response:
             assert response.status == 200
         assert len(upstream.requests) == 1
@@ -466,7 +468,7 @@ def test_address_with_an_interface_name_is_invalid_for_haproxy() -> None:
 
 
 async def test_endpoint_without_a_slot_is_served_by_the_gateway(bed: Bed) -> None:
-    # The number of replicas is one more than HAProxy's number of slots.
+    # Start one replica more than HAProxy has slots.
     replicas = [await bed.upstream(f"r{number}") for number in range(5)]
     await bed.set(endpoint_route(*(replica.route() for replica in replicas)))
     await bed.gateway()

@@ -35,7 +35,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(venv)}))
     requirements = sysconfig.get_path("purelib")
-    # A path in a .pth file is searched, but .pth files in it are not read.
+    # Python searches a path in a .pth file, but does not read .pth files in it. Therefore an
+    # editable install of bai-hub is not visible here.
     (packages / "requirements.pth").write_text(f"{requirements}\n")
     subprocess.run(
         [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
@@ -47,7 +48,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for script in programs.glob("bai*"):
         text = script.read_text()
         script.write_text(text.replace(f"#!{sys.executable}", f"#!{programs / 'python'}", 1))
-    # JupyterLab's files are beside its environment.
+    # Link JupyterLab's files, which it searches for in its own environment.
     (venv / "share").mkdir(exist_ok=True)
     (venv / "share" / "jupyter").symlink_to(Path(sys.prefix) / "share" / "jupyter")
     (programs / "jupyterhub-singleuser").symlink_to(Path(sys.prefix) / "bin/jupyterhub-singleuser")

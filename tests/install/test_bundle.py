@@ -38,7 +38,7 @@ def test_a_bundle_installs_without_a_network(
     check, create, install, load, _ = (
         command.replace("/opt/bai-hub", str(tmp_path / "venv")) for command in commands
     )
-    # A network namespace without interfaces.
+    # Run the commands in a network namespace without interfaces, as on a machine without a network.
     script = f"set -e; {check}; {create}; {install}; {tmp_path}/venv/bin/bai --version"
     done = subprocess.run(
         ["unshare", "--net", "sh", "-c", script], capture_output=True, text=True, cwd=folder

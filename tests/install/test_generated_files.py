@@ -55,7 +55,7 @@ def test_systemd_accepts_the_units(tmp_path: Path, engine: EngineKind) -> None:
     for name, text in units(installation, Program("/bin/true", "/etc/bai-hub")).items():
         (tmp_path / name).write_text(text)
     names = [unit_name(component) for component in Component]
-    # An offline root has no units of other packages.
+    # Ignore errors of required units, because the units of other packages may be missing here.
     done = subprocess.run(
         [analyze, "verify", "--man=no", "--recursive-errors=no"]
         + [str(tmp_path / name) for name in names],

@@ -78,7 +78,8 @@ def test_an_installation_serves_sessions_and_its_backup_is_restored_elsewhere(
                     url = f"{session['url']}api/contents/results/note.txt"
                     response = client.put(url, content=json.dumps(note))
                     assert response.status_code == 201, response.text
-                # The Debian root has no client of PostgreSQL.
+                # Create the backup on this machine, because the Debian root has no client of
+                # PostgreSQL.
                 run_bai_hub(PROGRAM, "backup", backup, folder, "--folders")
                 rest.delete(f"/sessions/{session['id']}")
         finally:

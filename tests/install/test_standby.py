@@ -149,7 +149,7 @@ def test_a_standby_on_another_machine_takes_over_while_a_session_is_used(
         primary = running.process_of("manager")
         primary.kill()
         primary.wait(20)
-        # The pages of the session do not depend on the manager.
+        # The pages of the session work without the manager.
         assert read_file(running, rest, session, "note.txt") == "kept"
         wait_until(
             lambda: health(machine.address, manager_port).get("standby") is False,

@@ -245,7 +245,7 @@ def _initial_password(
         password = environ.get(extras["password_env"], "")
         source = f"environment variable {extras['password_env']}"
     else:
-        # Relative to the YAML file, not to the working directory.
+        # The path is relative to the YAML file, not to the working directory.
         file = path.parent / extras["password_file"]
         source = str(file)
         try:

@@ -81,7 +81,8 @@ async def devices(connection: Connection, name: str | None, *, as_json: bool) ->
 def with_formatted_capacity(agent: Mapping[str, Any]) -> dict[str, Any]:
     """Return an agent with human-readable total, used and free resources."""
     total, used = (ResourceSlots.parse(agent[name]) for name in ("slots", "used"))
-    # The capacity of an agent can become smaller than the amounts that its sessions have allocated.
+    # At least 0, because the capacity of an agent can become smaller than the amounts that its
+    # sessions have allocated.
     free = {slot: max(0, amount - used.get(slot, 0)) for slot, amount in total.items()}
     return {
         **agent,

@@ -132,7 +132,8 @@ async def build(
     while wait:
         made = await connection.client.get(f"/custom-images/{made['id']}")
         log = (await connection.client.get(f"/custom-images/{made['id']}/log"))["log"]
-        # The manager keeps only the end of a long output.
+        # If the beginning was removed, print the whole log: the manager keeps only the end of a
+        # long output.
         added = log[len(shown) :] if log.startswith(shown) else log
         if added and not as_json:
             output.print_log(added)

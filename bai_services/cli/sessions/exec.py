@@ -51,7 +51,7 @@ async def exec_(
 
     For pipes and wildcards, run a shell: bai session exec NAME sh -c 'ls *.txt'
     """
-    # click does not remove a -- that follows an argument.
+    # Remove a leading --, because click keeps one that follows an argument.
     words = words[1:] if words[0] == "--" else words
     if not words:
         raise click.UsageError("the command is missing: bai session exec NAME -- COMMAND")

@@ -180,7 +180,7 @@ def _add_end(screen: Screen, session: Mapping[str, Any]) -> None:
     stop = coming_stop(session)
     first = (session["end_rule"] or {}).get("ends_at") if stop else None
     ends, idle = (
-        # A coming stop is shown once, with its reason.
+        # Omit the time of the coming stop here, because it is shown below with its reason.
         "" if session[name] == first else units.relative_text(session[name])
         for name in ("ends_at", "idle_ends_at")
     )

@@ -169,7 +169,7 @@ class Haproxy:
         if not clients:
             return
         sessions = [name for name, client in await self._runtime.sessions() if client in clients]
-        # A session may already have ended.
+        # Ignore the responses, because a session may already have ended.
         for name in sessions:
             await self._runtime.ask(f"shutdown session {name}")
 

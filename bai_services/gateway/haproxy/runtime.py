@@ -43,7 +43,7 @@ class Runtime:
                     writer.close()
         except (OSError, TimeoutError) as error:
             raise Unavailable(f"HAProxy does not respond: {error}") from error
-        # An empty line follows each answer.
+        # A complete answer ends with an empty line.
         if not answer.endswith("\n\n" if answer.strip() else "\n"):
             raise Unavailable("HAProxy ended before its response was complete")
         return answer

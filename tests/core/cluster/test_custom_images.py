@@ -44,7 +44,8 @@ def test_names_of_images_are_valid_for_every_owner(
 ) -> None:
     image = custom_image_name(host, owner, check_custom_name(name), str(custom_id))
     assert canonical_image(image) == image
-    # Without a configured registry the host is localhost, so Docker never queries Docker Hub.
+    # Without a configured registry, the host must be localhost, so that Docker never queries Docker
+    # Hub.
     assert registry_host(image) == (host or "localhost")
 
 

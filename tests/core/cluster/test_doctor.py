@@ -27,5 +27,5 @@ def test_state_of_a_swarm_node_is_reported(
 
 
 def test_swarm_is_not_reported_if_the_engine_does_not_respond() -> None:
-    # The remedy would be to join again.
+    # A finding would tell the administrator to join the machine again, which would not help.
     assert check_node(NodeResult((), "", ""), STATES) is None

@@ -50,9 +50,9 @@ def test_sessions_without_a_limit_are_named_if_the_rest_is_too_small() -> None:
         Conflict("s1", ("a",), None),
         Conflict("s2", ("a",), NOW + 2 * HOUR),
     )
-    # Shares and whole devices exclude each other.
+    # Sessions with whole devices are listed, too, because their devices provide no shares.
     assert [one.session_id for one in conflicts(queue, part(1, 4, cuda_shares="2"))] == ["s1", "s2"]
-    # A session without devices does not hold what is missing.
+    # Only devices are missing, so a session without devices is not listed.
     both = part(1, 4, cpu="2", cuda_device="3")
     assert [one.session_id for one in conflicts(queue, both)] == ["s1", "s2"]
     assert "s3" in [one.session_id for one in conflicts(queue, part(1, 4, cpu=str(CORES)))]

@@ -87,7 +87,7 @@ def test_outputs_are_taken_from_an_earlier_run(folder: Folder) -> None:
     assert (second.returncode, folder.executions) == (0, 1)
     assert second.stdout.splitlines()[-1] == CACHED_LINE
     assert (folder.root / "runs/2/out/ä b").read_text() == "data1\n"
-    # The outputs do not depend on this parameter.
+    # The cached outputs are used again, because they do not depend on this parameter.
     assert folder.run("3", given={"label": "b"}).returncode == 0
     assert folder.executions == 1
 

@@ -209,7 +209,7 @@ def test_elyra_nodes_have_the_keys_of_its_schema() -> None:
     (node,) = document["pipelines"][0]["nodes"]
     assert (node["type"], node["op"]) == ("execution_node", "execute-python-node")
     component = node["app_data"]["component_parameters"]
-    # Memory is a whole number of gigabytes.
+    # Elyra stores memory as a whole number of gigabytes, so the value is rounded up.
     assert (component["filename"], component["memory"]) == ("fit.py", 2)
 
 

@@ -194,7 +194,7 @@ class Simulation:
             self.runs[run.task, run.index] = run
         self.status = progress.status
         self.check_limits()
-        # No event is left.
+        # A further call changes nothing, because no event is left.
         again = advance(self.case.plan, list(self.runs.values()), self.status, self.now)
         assert (list(again.changed), again.status) == ([], self.status)
 
@@ -222,7 +222,7 @@ class Simulation:
 
     def _outcome(self, run: TaskRun) -> Outcome:
         if run.status is S.APPROVAL:
-            # Approvals have no attempts.
+            # Use attempt 1, because approvals have no attempts.
             is_approved = self.case.succeeds(run.task, run.index, 1)
             return Outcome.APPROVED if is_approved else Outcome.REJECTED
         if run.status is S.QUEUED and self.random.random() < 0.5:

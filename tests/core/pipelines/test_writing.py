@@ -114,7 +114,7 @@ def test_parsing_returns_the_definition(
         tasks=made,
     )
     parsed = parse_pipeline(write_pipeline(definition))
-    # The tasks may have another topological order.
+    # Sort the tasks by name, because the parsed tasks may have another topological order.
     in_order = {task.name: task for task in parsed.tasks}
     expected = json.loads(json.dumps(definition.as_json()))
     actual = json.loads(json.dumps(parsed.as_json()))

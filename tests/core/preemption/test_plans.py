@@ -208,7 +208,8 @@ def test_freed_resources_are_held_until_the_session_starts() -> None:
     queue.apply(Changes(removed=["v"], pending=[small]))
     result = queue.run(NOW)
     assert result.decisions == ()
-    # The first victim returns to the queue before the second one has ended.
+    # The first victim returns to the queue before the second one has ended, and must not get the
+    # released capacity.
     queue.apply(Changes(pending=[pending_session(2, BOB, request(cpu="4"), priority=5)]))
     assert queue.run(NOW).decisions == ()
     queue.apply(Changes(removed=["w"]))

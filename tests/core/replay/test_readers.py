@@ -102,7 +102,7 @@ def test_job_with_more_processors_than_a_node_is_a_multi_node_session() -> None:
     workload = read_swf([*header, swf_line(requested_processors=10)], "x.swf")
     (job,) = workload.jobs
     assert (job.kernels, job.slots["cpu"], job.mode) == (5, 2000, Mode.MULTI_NODE)
-    # 14 cores cannot be divided evenly over 3 nodes.
+    # 14 cores cannot be divided evenly over 3 nodes, so the last one gets fewer.
     assert [agent.capacity["cpu"] for agent in workload.agents] == [5000, 5000, 4000]
 
 

@@ -41,7 +41,7 @@ def test_title_is_one_line_of_limited_length(text: str) -> None:
 def test_size_is_bounded() -> None:
     assert chat_size([]) == 2
     assert message_count([card("a", "b"), card("c")]) == 3
-    # Three bytes per letter.
+    # The size is that of UTF-8, in which this letter has three bytes.
     assert chat_size([card("한" * 1000)]) > 3000
     chat_size([card("x" * (MAX_CHAT_BYTES - 100))])
     with pytest.raises(TooLarge, match="begin a new chat"):

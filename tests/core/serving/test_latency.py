@@ -25,7 +25,7 @@ def histogram_of(values: list[int]) -> dict[str, int]:
 def test_quantile_lies_in_the_bucket_of_the_exact_value(values: list[int], percent: int) -> None:
     exact = sorted(values)[ceil(len(values) * percent / 100 - 1e-9) - 1]
     index = bisect_left(BOUNDS, exact)
-    # A bucket without values has no known bound.
+    # Skip the bounds of buckets without values, because the histogram does not contain them.
     lowest = max((b for b in BOUNDS[:index] if str(b) in histogram_of(values)), default=0)
     found = quantile(histogram_of(values), percent / 100)
     assert found is not None

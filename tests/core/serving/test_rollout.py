@@ -296,7 +296,7 @@ def test_errors_restore_the_former_revision_and_requests_promote_a_canary() -> N
     rules = RolloutRules(Strategy.CANARY, canary_percent=20, max_error_percent=5, min_requests=100)
     one = fleet(2, rules)
     settle(one)
-    # The canary waits for a minimum number of requests.
+    # The weights do not change before the canary has received the minimum number of requests.
     assert (one.weights, one.outcomes) == ({NEW: 20, OLD: 80}, [])
     # 5 errors can be 5 % of the first 100 requests; 6 errors exceed the limit in any case.
     for requests, errors, outcome in (

@@ -91,7 +91,8 @@ def test_a_line_separates_attempts() -> None:
     assert without_times(joined) == f"one\n----- {LINE}two\n"
     # Timestamps are omitted unless all attempts have them.
     assert joined_log([timed], "two\n", 1000) == f"one\n----- {LINE}two\n"
-    # The output of a lost agent is unknown.
+    # The log of an attempt is empty if its agent was lost; only the line at the end of the attempt
+    # is shown.
     lost = AttemptLog(1, ENDED_AT, "", "")
     assert without_times(joined_log([lost], "", 1000)).startswith("----- attempt 2 ended at ")
     assert joined_log([], f"{AT}two\n", 3) == f"{AT}two\n"
