@@ -162,7 +162,8 @@ class MachineChecks:
     def _disk_paths(self, engine: EngineState | None) -> dict[str, Path]:
         paths = {"state folder": self.home}
         root = Path(str(engine.info.get("DockerRootDir") or "")) if engine else None
-        # If the engine is in another mount namespace, its root folder is not visible here.
+        # Omit the engine's root folder if it is not visible here: the engine may be in another
+        # mount namespace.
         if root is not None and root.is_absolute() and root.is_dir():
             paths["Docker"] = root
         return paths
@@ -211,7 +212,7 @@ def read_engine(host: str) -> EngineState:
         If the engine does not respond.
     """
     if host.startswith("unix://"):
-        # docker-py leaks the socket of a failed connection.
+        # Try the connection first, because docker-py leaks the socket of a failed connection.
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(CALL_TIMEOUT_SECONDS)
             try:

@@ -169,7 +169,8 @@ class Fence:
         """
         await asyncio.to_thread(self.restore)
         if self._renewed_at is None:
-            # The file cannot be read now, but the lease continues to age.
+            # Use the last known time, because the lease continues to age even if the file cannot be
+            # read now.
             self._renewed_at = self._guarded_from
         if self._renewed_at != self._guarded_from or self._is_signed_off:
             return False

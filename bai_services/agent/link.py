@@ -45,7 +45,7 @@ class Link:
         response: Mapping[str, Any] = await self._client.post(
             f"{self._path}/heartbeat", dict(content), timeout_seconds=RESPONSE_TIMEOUT_SECONDS
         )
-        # An older manager accepts one report in a request.
+        # Without the field, send one report per request: an older manager accepts no more.
         self._max_reports = int(response.get("max_reports") or 1)
         return response
 

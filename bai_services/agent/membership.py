@@ -323,7 +323,7 @@ async def _admission(
         "resource_group": options.resource_group,
         "engine": options.engine.value,
     }
-    # The route needs no credential; an unregistered credential would be refused.
+    # Send no credential: the route needs none, and an unregistered one would be refused.
     async with ServiceClient(options.url, Token("")) as client:
         answer = await client.post("/agent-joins", body)
         return answer

@@ -159,7 +159,8 @@ class WorkExecutor:
                 facts["error"]["is_of_storage"] = True
             if isinstance(error, NoFreeSubnet):
                 facts["error"]["is_of_network"] = True
-                # The manager must know this before it places the session again.
+                # Report this at once, because the manager must know it before it places the session
+                # again.
                 with contextlib.suppress(BaiError):
                     await self._send_heartbeat()
         except Exception:

@@ -215,7 +215,8 @@ class DockerEngine(Engine):
         except docker.errors.APIError as error:
             if error.status_code == NOT_FOUND:
                 return Exit(None, EndReason.INTERRUPTED, TextTemplate.REMOVED.value)
-            # After an error of the daemon the container's state is unknown.
+            # An error of the daemon counts as unreachable, because the state of the container is
+            # then unknown.
             raise EngineUnreachable(f"the Docker engine failed: {error.explanation}") from error
         state = inspected["State"]
         if state["Running"] or state["Status"] in ("created", "restarting", "paused"):

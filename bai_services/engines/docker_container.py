@@ -61,7 +61,7 @@ class KernelContainer(DockerSpawner):
         self._environ = dict(environ)
         self._command = list(command) or None
         self._calls = calls
-        # Only the main kernel has a server.
+        # Publish a port of the main kernel only, because the other kernels have no server.
         self._published_on = plan.injection.address if plan.hostname == MAIN_HOST else ""
         super().__init__(
             image=plan.image,

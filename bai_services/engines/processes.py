@@ -177,7 +177,7 @@ def wait_or_kill(pid: int, started: str, seconds: float) -> None:
 def kill(pid: int, started: str) -> None:
     """Kill a process; do nothing if it has ended."""
     if is_alive(pid, started):
-        # The process can end after the check.
+        # Ignore this error, because the process can end after the check.
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 

@@ -62,7 +62,7 @@ class RunningStep:
         with self._lock:
             container, self._container = self._container, ""
         if container:
-            # The step may have ended already.
+            # Ignore errors, because the step may have ended already.
             with suppress(docker.errors.APIError):
                 client.kill(container)
 
@@ -98,7 +98,7 @@ def build_recipe(
         data=_context({DOCKERFILE: text, **context_files(recipe)}),
         headers={"Content-Type": "application/x-tar"},
         stream=True,
-        # Steps may run for a long time without output.
+        # No timeout, because steps may run for a long time without output.
         timeout=None,
     )
     with response:

@@ -246,7 +246,8 @@ def push_error(image: str, text: str) -> BaiError:
     if "no space left" in low:
         return StorageFull("the image does not fit on the disk of the registry", image=image)
     if found := SERVER_ERROR.search(text):
-        # Registries report a full disk in the response, but Docker does not pass the response on.
+        # The message can only suggest that the disk is full, because Docker does not pass on the
+        # response in which registries report it.
         return Unavailable(
             f"the registry failed to store the image ({found[1]}); its disk may be full: ask its "
             "administrator, and commit again",

@@ -116,7 +116,8 @@ class DockerEngine(Engine):
             containers = await self._calls.run("query", self._list)
         except (Unavailable, docker.errors.APIError) as error:
             log.warning("containers cannot be listed: %s", error)
-            # The engine may have restarted, which removes the egress rules from the machine.
+            # Set the egress rules again later, because the engine may have restarted, which removes
+            # them.
             self._networks_with_rules = None
             return None
         await self._refresh_rules(containers)
@@ -235,7 +236,8 @@ class DockerEngine(Engine):
                 raise NotFound(f"session {task.session_id} does not run on this machine")
             container_id = str(found[0]["Id"])
             if MEM in slots:
-                # With a limit below the usage, the operating system would kill processes.
+                # Read the usage first: with a limit below it, the operating system would kill
+                # processes.
                 stats = client.stats(container_id, stream=False, one_shot=True)
                 used = memory_bytes(stats)
                 if used > slots[MEM]:
@@ -435,7 +437,8 @@ def _remover(container_id: str, grace_seconds: float) -> Callable[[docker.APICli
             client.stop(container_id, timeout=round(grace_seconds))
             client.remove_container(container_id, force=True, v=True)
         except docker.errors.APIError as error:
-            # Another client is removing or has removed the container.
+            # Ignore errors that mean that another client is removing, or has removed, the
+            # container.
             if error.status_code not in GONE_OR_BEING_REMOVED:
                 raise
 

@@ -136,6 +136,6 @@ def _probe_size_support(client: docker.APIClient, image: str, size: int) -> bool
 def _size(client: docker.APIClient, container_id: str) -> int:
     """Return the size of a container's layer in bytes; slow, because Docker walks all its files."""
     for container in client.containers(all=True, size=True, filters={"id": container_id}):
-        # Docker omits the size of an empty layer.
+        # A missing size means 0, because Docker omits the size of an empty layer.
         return int(container.get("SizeRw") or 0)
     raise Unavailable(f"the Docker engine has no container {container_id}")

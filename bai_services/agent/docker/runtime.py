@@ -123,14 +123,14 @@ class Runtime:
         current = _volume_name(runtime) if runtime is not None else ""
         for container in client.containers(all=True, filters={"label": VOLUME_LABEL}):
             name = str(container["Names"][0]).lstrip("/")
-            # Another agent on this engine may use another runtime image.
+            # Keep new volumes, because another agent on this engine may use another runtime image.
             if name == current or now - float(container["Created"]) < MIN_UNUSED_SECONDS:
                 continue
             client.remove_container(container["Id"], force=True)
             try:
                 client.remove_volume(name)
             except docker.errors.APIError as error:
-                # A session still uses the volume; Docker refuses to remove it.
+                # Keep the volume if Docker refuses to remove it, because a session still uses it.
                 if error.status_code not in (NOT_FOUND, CONFLICT):
                     raise
 
@@ -199,7 +199,7 @@ class Runtime:
             temporary.write_text(json.dumps(values))
             temporary.replace(self._facts_file)
         except OSError as error:
-            # The next session of the image repeats the probe.
+            # Continue: the next session of the image repeats the probe.
             log.warning("the facts of images cannot be stored: %s", error.strerror)
 
 
@@ -239,7 +239,7 @@ def _fill_volume(client: docker.APIClient, name: str, image_id: str) -> None:
     # The client belongs to this thread, so its timeout can be changed.
     client.timeout = FILL_SECONDS
     try:
-        # An interrupted copy may have left an incomplete volume.
+        # Remove the incomplete volume that an interrupted copy may have left.
         with suppress(docker.errors.NotFound):
             client.remove_volume(name)
         client.create_volume(name, labels={VOLUME_LABEL: image_id})

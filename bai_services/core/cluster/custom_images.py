@@ -62,7 +62,7 @@ OPEN_COMMITS = frozenset({S.PENDING, S.COMMITTING, S.BUILDING, S.PUSHING})
 TRANSITIONS: Mapping[tuple[CommitStatus, CommitEvent], CommitStatus] = {
     (S.PENDING, E.COMMIT_REPORTED): S.COMMITTING,
     (S.COMMITTING, E.COMMIT_REPORTED): S.COMMITTING,
-    # The commit is repeated after a restart of the agent.
+    # A commit can begin again while it is pushed, because the agent repeats it after a restart.
     (S.PUSHING, E.COMMIT_REPORTED): S.COMMITTING,
     **{(status, E.BUILD_REPORTED): S.BUILDING for status in OPEN_COMMITS},
     **{(status, E.PUSH_REPORTED): S.PUSHING for status in OPEN_COMMITS},

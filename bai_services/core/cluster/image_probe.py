@@ -119,7 +119,7 @@ def account_files(facts: ProbedImage, uid: int, gid: int) -> tuple[str, str]:
         for line in facts.passwd
         if line.split(":")[0] != USER and line.split(":")[2] != str(uid)
     ]
-    # sshd and most programs use the first entry with an id.
+    # Put this entry first, because sshd and most programs use the first entry with an id.
     passwd = [entry, *others]
     groups = [
         line

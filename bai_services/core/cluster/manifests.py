@@ -121,7 +121,7 @@ def parse_config(document: Any) -> ImageConfig:
         name: text
         for name, text in (found.items() if isinstance(found, dict) else ())
         if isinstance(text, str) and len(name) + len(text) <= MAX_LABEL_CHARACTERS
-        # PostgreSQL cannot store a NUL.
+        # Drop labels with a NUL, which PostgreSQL cannot store.
         if "\0" not in name + text
     }
     if len(labels) > MAX_LABELS:
@@ -173,7 +173,7 @@ def parse_token(document: Any) -> tuple[str, int]:
 
 def _strings(document: Any, field: str) -> list[str]:
     values = document.get(field) if isinstance(document, dict) else None
-    # An empty repository has null instead of an empty list.
+    # Accept null, because an empty repository has it instead of an empty list.
     if values is None and isinstance(document, dict) and field in document:
         return []
     if not isinstance(values, list):

@@ -48,7 +48,7 @@ _INSTALL_PIP = (
     "elif python3 -m pip --version >/dev/null 2>&1; then "
     "python3 -m pip install --user -r requirements.txt; "
     "else python3 -m venv /tmp/bai-pip; "
-    # pip accepts only a path.
+    # The option --python requires a path, because pip does not search PATH.
     '/tmp/bai-pip/bin/python -m pip --python "$(command -v python3)" install --user '
     "-r requirements.txt; "
     "rm -rf /tmp/bai-pip; fi"
@@ -205,7 +205,7 @@ def _env(rest: str) -> str:
         value = value[1:-1]
     elif any(character in value for character in " \"'"):
         raise InvalidRequest(refusal(RefusalText.STEP_ENV_QUOTES))
-    # Docker replaces $NAME, which is common for PATH.
+    # Do not escape $: Docker replaces $NAME, which is common for PATH.
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'ENV {name}="{escaped}"'
 

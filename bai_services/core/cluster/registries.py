@@ -290,6 +290,6 @@ def image_name(host: str, repository: str, tag: str) -> str:
         If the name is too long or malformed.
     """
     if host == DOCKER_HUB:
-        # Docker lists such images without host and without ``library/``.
+        # Omit the host and ``library/``, as in Docker's own list of images.
         return canonical_image(f"{repository.removeprefix('library/')}:{tag}")
     return canonical_image(f"{host}/{repository}:{tag}")

@@ -53,6 +53,7 @@ def _problem(reported: str | None) -> StorageProblem | None:
         return StorageProblem.NOT_CHECKED
     if reported == "":
         return None
-    # A later version of the agent may know other problems.
+    # An unknown problem counts as FAILING, because a later version of the agent may report other
+    # problems.
     known = reported in set(StorageProblem)
     return StorageProblem(reported) if known else StorageProblem.FAILING

@@ -64,7 +64,7 @@ _COMMON = (
     "RestrictRealtime=yes",
     "LockPersonality=yes",
     "SystemCallArchitectures=native",
-    # Interface addresses are read with a netlink socket.
+    # AF_NETLINK is needed to read the addresses of interfaces.
     "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
 )
 # For components that start no sessions and manage no devices.
@@ -279,17 +279,19 @@ def _confinement(installation: Installation, component: Component) -> list[str]:
             lines += ["PrivateTmp=yes", "RestrictNamespaces=yes"]
         return lines
     if installation.engine is EngineKind.PROCESS and component in (Component.HUB, Component.AGENT):
-        # Sandboxes of sessions need user namespaces, and sessions may use devices.
+        # Beyond ``_COMMON``, restrict only capabilities, because sandboxes of sessions need user
+        # namespaces, and sessions may use devices.
         return ["CapabilityBoundingSet="]
     needs_port = component is Component.PROXY and installation.proxy_port < 1024
     capability = "CAP_NET_BIND_SERVICE" if needs_port or _redirects(installation, component) else ""
-    # The manager sets the setgid bit of shared folders.
+    # The manager must be able to set the setgid bit of shared folders.
     confined = [x for x in _CONFINED if component is not Component.MANAGER or "SUIDSGID" not in x]
     lines = [*confined, f"CapabilityBoundingSet={capability}"]
     if capability:
         lines.append(f"AmbientCapabilities={capability}")
     if component is Component.GATEWAY:
-        # The other components compile code at run time (node, numba, cffi).
+        # Only for the gateway, because the other components compile code at run time (node, numba,
+        # cffi).
         lines.append("MemoryDenyWriteExecute=yes")
     return lines
 

@@ -259,7 +259,7 @@ def _written_node(
 ) -> dict[str, Any]:
     op, path, dependencies = _program(task)
     directory = posixpath.dirname(path)
-    # Elyra has no defaults for resources.
+    # Give each task the default resources, because Elyra has no defaults for resources.
     inherited = {"resources": definition.settings.get("resources", {})}
     settings = merged(inherited, task.settings)
     component = {

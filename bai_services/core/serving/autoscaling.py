@@ -312,7 +312,8 @@ def _peak_load(rule: ScalingRule, samples: Sequence[LoadSample], now: float) -> 
     """
     first = now - rule.stable_seconds
     recent = [index for index, sample in enumerate(samples) if sample.at >= first]
-    # The last sample before the window is in force at its start.
+    # Include the last sample before the window, because its load applies at the start of the
+    # window.
     inside = samples[max(0, (recent[0] if recent else len(samples)) - 1) :]
     ends = {now}
     for sample in inside:

@@ -247,7 +247,8 @@ class _Simulation:
 
     def _scale(self, now: float) -> None:
         self._samples.append(LoadSample(now, self._serving + len(self._queue)))
-        # The last sample before the window is in force at its start.
+        # Keep the last sample before the window, because its load applies at the start of the
+        # window.
         oldest = now - self._rule.window_seconds
         while len(self._samples) > 1 and self._samples[1].at < oldest:
             self._samples.popleft()

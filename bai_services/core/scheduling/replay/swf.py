@@ -159,7 +159,7 @@ def _job(values: list[float], cores_per_agent: int) -> Job:
     return Job(
         id=str(int(values[0])),
         submitted=int(values[1]),
-        # In some records, jobs ran slightly longer than their limit.
+        # Use at most the limit: in some records, jobs ran slightly longer.
         seconds=ran if limit is None else min(ran, limit),
         slots=ResourceSlots({"cpu": processors // kernels * _MILLICORES}),
         user=_name(values[11]),

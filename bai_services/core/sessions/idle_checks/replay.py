@@ -107,7 +107,7 @@ def replayed_stops(
     seconds = checker.settings.max_seconds
     points = -(-seconds // interval)
     if points > grid.count:
-        # No window of the checker fits into the period.
+        # The replay stops no session, because no window of the checker fits into the period.
         return []
     needed = needed_points(points, checker.settings.idle_percent)
     grace = timedelta(seconds=checker.settings.initial_grace_seconds)

@@ -24,7 +24,7 @@ def occurrences(rule: Rule, zone: tzinfo, after: datetime) -> Iterator[datetime]
     The iterator ends if the rule does not apply for ``HORIZON_DAYS``.
     """
     last = after.astimezone(UTC)
-    # A gap can move the last times of a day to the next day.
+    # Begin with the previous day, because a gap can move its last times to the next day.
     day = last.astimezone(zone).date() - _DAY
     end = day + HORIZON_DAYS * _DAY
     while day < end and day.year < 9990:
