@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,7 +19,7 @@ from ..database import Database
 from ..integrity import delete_unused, raise_on_violation
 from ..listing import Listing
 from ..records import first_record
-from ..tables.accounts import keypairs, users
+from ..tables.accounts import keypair_policies, keypairs, users
 from ..tables.sessions import sessions
 from .checked_users import CheckedUser, lock_unchanged
 
@@ -98,10 +99,18 @@ class KeypairStore:
         changes: Mapping[str, Any],
         is_main: bool,
         audit: AuditEntry,
+        at: datetime,
     ) -> Keypair:
+        """Change fields of a keypair; ``at`` is the current time."""
         is_keypair = keypairs.c.access_key == access_key
         async with self._db.write() as tx:
             await lock_unchanged(tx, owner)
+            if policy := changes.get("resource_policy"):
+                await tx.execute(
+                    keypairs.update()
+                    .where(is_keypair, _has_less_idle_time(policy))
+                    .values(idle_limited_at=at)
+                )
             if changes:
                 with raise_on_violation(NotFound("the keypair policy does not exist")):
                     await tx.execute(keypairs.update().where(is_keypair).values(changes))
@@ -153,3 +162,15 @@ def _visible(domain: str | None, user_id: str | None) -> sa.Select[Any]:
     if user_id is not None:
         rows = rows.where(users.c.id == user_id)
     return rows
+
+
+def _has_less_idle_time(policy: str) -> sa.ColumnElement[bool]:
+    """Return the condition that ``policy`` has a shorter idle timeout than a keypair's policy."""
+    new, old = keypair_policies.alias("new_policies"), keypair_policies.alias("old_policies")
+    seconds = old.c.idle_timeout_seconds
+    return sa.exists().where(
+        new.c.name == policy,
+        new.c.idle_timeout_seconds > 0,
+        old.c.name == keypairs.c.resource_policy,
+        sa.or_(seconds == 0, seconds > new.c.idle_timeout_seconds),
+    )

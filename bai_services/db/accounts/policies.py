@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -60,6 +61,14 @@ KINDS: Mapping[str, PolicyKind] = {
 }
 
 
+def _has_longer_timeout(policy: str, seconds: int) -> sa.ColumnElement[bool]:
+    """Return the condition that a policy has no idle timeout, or one of more than ``seconds``."""
+    timeout = keypair_policies.c.idle_timeout_seconds
+    return sa.exists().where(
+        keypair_policies.c.name == policy, sa.or_(timeout == 0, timeout > seconds)
+    )
+
+
 class PolicyStore:
     """Reads and writes policies of one kind. Each public method is one transaction."""
 
@@ -95,10 +104,17 @@ class PolicyStore:
             await record(tx, audit)
 
     async def update(
-        self, name: str, changes: Mapping[str, Any], audit: AuditEntry
+        self, name: str, changes: Mapping[str, Any], audit: AuditEntry, at: datetime
     ) -> ResourcePolicy:
+        """Change fields of a policy; ``at`` is the current time."""
         is_policy = self._table.c.name == name
         async with self._db.write() as tx:
+            if seconds := changes.get("idle_timeout_seconds"):
+                await tx.execute(
+                    keypairs.update()
+                    .where(keypairs.c.resource_policy == name, _has_longer_timeout(name, seconds))
+                    .values(idle_limited_at=at)
+                )
             if changes:
                 await tx.execute(self._table.update().where(is_policy).values(changes))
             if "allows_public_endpoints" in changes:

@@ -142,6 +142,7 @@ async def _policy_ends(tx: AsyncConnection, now: datetime) -> list[SessionEnd]:
             policies.name.label("policy"),
             policies.idle_timeout_seconds,
             policies.max_session_lifetime_seconds,
+            keypairs.c.idle_limited_at,
         )
         .join_from(sessions, keypairs, sessions.c.access_key == keypairs.c.access_key)
         .join(keypair_policies, keypairs.c.resource_policy == policies.name)
@@ -173,6 +174,7 @@ def _ends_of(row: Any, now: datetime) -> Iterator[SessionEnd]:
             row.used_at,
             row.use_heard_at,
             row.idle_timeout_seconds,
+            row.idle_limited_at,
         )
     if idleness is not None and idleness.ends_at <= latest:
         seconds = row.idle_timeout_seconds

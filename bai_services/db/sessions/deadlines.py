@@ -133,6 +133,7 @@ _IDLE_CANDIDATES = (
         sessions.c.use_heard_at,
         keypair_policies.c.name.label("policy"),
         keypair_policies.c.idle_timeout_seconds.label("seconds"),
+        keypairs.c.idle_limited_at,
     )
     .join_from(sessions, keypairs, sessions.c.access_key == keypairs.c.access_key)
     .join(keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
@@ -146,7 +147,12 @@ _IDLE_CANDIDATES = (
 
 def _idleness_of(row: Any) -> Idleness | None:
     return idleness_of(
-        SessionType(row.type), row.started_at, row.used_at, row.use_heard_at, row.seconds
+        SessionType(row.type),
+        row.started_at,
+        row.used_at,
+        row.use_heard_at,
+        row.seconds,
+        row.idle_limited_at,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -44,10 +44,14 @@ class TimeLimit:
 
 @dataclass(frozen=True, slots=True)
 class IdleTimeout:
-    """Idle timeout of a session, and the keypair policy that sets it."""
+    """Idle timeout of a session, and the keypair policy that sets it; 0 s: no timeout.
+
+    ``limited_at``: when the timeout was introduced or reduced; see ``idleness_of``.
+    """
 
     seconds: int
     policy: str
+    limited_at: datetime | None = None
 
 
 _LIMITS = (
@@ -66,7 +70,12 @@ _LIMITS = (
     )
 )
 _IDLE_TIMEOUTS = (
-    sa.select(sessions.c.id, keypair_policies.c.idle_timeout_seconds, keypair_policies.c.name)
+    sa.select(
+        sessions.c.id,
+        keypair_policies.c.idle_timeout_seconds,
+        keypair_policies.c.name,
+        keypairs.c.idle_limited_at,
+    )
     .join_from(sessions, keypairs, sessions.c.access_key == keypairs.c.access_key)
     .join(keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
     .where(
@@ -93,7 +102,10 @@ async def read_time_limits(tx: AsyncConnection, ids: Sequence[str]) -> dict[str,
 async def read_idle_timeouts(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, IdleTimeout]:
     """Return the idle timeout of each session with an idle timeout."""
     found = await tx.execute(_IDLE_TIMEOUTS, {"ids": list(ids)})
-    return {row.id: IdleTimeout(row.idle_timeout_seconds, row.name) for row in found}
+    return {
+        row.id: IdleTimeout(row.idle_timeout_seconds, row.name, row.idle_limited_at)
+        for row in found
+    }
 
 
 async def read_draining(tx: AsyncConnection, ids: Sequence[str]) -> frozenset[str]:
@@ -147,25 +159,26 @@ class TimeLimitStore:
                     left=left,
                 )
 
-    async def idle_timeouts(self, session_id: str) -> tuple[int, int]:
-        """Return two idle timeouts of a session in seconds: for its stop, and for its reports.
+    async def idle_timeouts(self, session_id: str) -> tuple[IdleTimeout, IdleTimeout]:
+        """Return two idle timeouts of a session: for its stop, and for its reports.
 
-        0: no timeout. The first value is the lowest maximum of the keypair's policy and of the
-        network checkers that can stop the session. The second value includes all bound network
-        checkers, also dry runs.
+        The timeout of a network checker has no policy. The first one is the lowest maximum of the
+        keypair's policy and of the network checkers that can stop the session. The second one
+        includes all bound network checkers, also dry runs.
         """
         async with self._db.read() as tx:
             timeout = (await read_idle_timeouts(tx, [session_id])).get(session_id)
             checks = (await read_checks(tx, [session_id])).get(session_id, [])
             bound = await read_network_seconds(tx, session_id)
-        of_policy = [] if timeout is None else [timeout.seconds]
+        of_policy = [] if timeout is None else [timeout]
         stopping = [
-            check.checker.settings.max_seconds
+            IdleTimeout(check.checker.settings.max_seconds, "")
             for check in checks
             if check.checker.type is CheckerType.NETWORK
             and not (check.stored.is_dry_run or check.stored.status == CheckStatus.EXCLUDED)
         ]
-        return min([*of_policy, *stopping], default=0), min([*of_policy, *bound], default=0)
+        reporting = [IdleTimeout(seconds, "") for seconds in bound]
+        return _shortest([*of_policy, *stopping]), _shortest([*of_policy, *reporting])
 
     async def record_activity(
         self, session_id: str, used_at: datetime, reported_at: datetime | None
@@ -186,3 +199,7 @@ class TimeLimitStore:
                     use_heard_at=sessions.c.use_heard_at if reported_at is None else reported_at,
                 )
             )
+
+
+def _shortest(timeouts: Iterable[IdleTimeout]) -> IdleTimeout:
+    return min(timeouts, key=lambda timeout: timeout.seconds, default=IdleTimeout(0, ""))

@@ -165,6 +165,9 @@ keypairs = sa.Table(
     sa.Column("rate_limit", sa.Integer, nullable=False, default=10_000),
     sa.Column("last_used", UtcDateTime),
     sa.Column("resource_policy", sa.ForeignKey("keypair_policies.name"), nullable=False),
+    # When the idle timeout was last introduced or reduced, by a change of the policy or by another
+    # policy; null: never.
+    sa.Column("idle_limited_at", UtcDateTime),
 )
 
 # Sign-in attempts. An attempt is counted as failed before the password check; a success resets or

@@ -114,7 +114,9 @@ class Keypairs:
         details = self._audit.changes(fields_of(keypair), changes)
         entry = self._entry(caller, "keypair.update", keypair, **details)
         is_main = bool(changes.get("is_main"))
-        changed = await self._store.update(_owner(keypair), access_key, columns, is_main, entry)
+        changed = await self._store.update(
+            _owner(keypair), access_key, columns, is_main, entry, self._clock()
+        )
         self._capacity_changed()
         if secret_key is None:
             return changed

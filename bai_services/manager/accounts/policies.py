@@ -95,7 +95,7 @@ class Policies:
         before = await self._store.one(name)
         details = self._audit.changes({} if before is None else fields_of(before), values)
         entry = self._entry(caller, "update", name, **details)
-        policy = await self._store.update(name, values, entry)
+        policy = await self._store.update(name, values, entry, self._clock())
         self._capacity_changed()
         return policy
 

@@ -80,7 +80,7 @@ def describe(
         reasons=row.reasons,
         notices=[
             *row.notices,
-            *_warnings(idleness, now),
+            *_warnings(view, idleness, now),
             *check_warnings(checks),
             *_stop_notices(view, now),
         ],
@@ -157,13 +157,15 @@ def _idleness(view: SessionView) -> Idleness | None:
         row.used_at,
         row.use_heard_at,
         0 if view.idle_timeout is None else view.idle_timeout.seconds,
+        None if view.idle_timeout is None else view.idle_timeout.limited_at,
     )
 
 
-def _warnings(idleness: Idleness | None, now: datetime) -> list[str]:
-    if idleness is None or not idleness.is_warning_due(now):
+def _warnings(view: SessionView, idleness: Idleness | None, now: datetime) -> list[str]:
+    timeout = view.idle_timeout
+    if timeout is None or idleness is None or not idleness.is_warning_due(now):
         return []
-    limit = format_duration((idleness.ends_at - idleness.since).total_seconds())
+    limit = format_duration(timeout.seconds)
     return [
         f"idle timeout: unused since {idleness.since.isoformat(timespec='seconds')}; "
         f"the session is stopped after {limit} without use. Use it or keep it alive"

@@ -10,6 +10,7 @@ import pytest
 from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.sessions.idle import FIRST_REPORT_TIME
 from bai_services.core.sessions.records import IdleDeadline
 from tests.api.sessions.test_sessions import create_running_session, wait_for_status
 from tests.testbed.fake_agent import FakeAgent
@@ -114,12 +115,12 @@ async def test_owner_extends_the_idle_timeout(api: Api, agent: FakeAgent, user: 
     unlimited = await user.post("/sessions/lab1/activity", {})
     assert (unlimited["idle_ends_at"], unlimited["next_report_seconds"]) == (None, 300)
     admin = await api.client("admin")
-    # The request has changed nothing.
-    assert (await admin.get("/audit-log", action="session.keep-alive"))["total"] == 0
+    # The request is stored, because it counts for a later timeout.
+    assert (await admin.get("/audit-log", action="session.keep-alive"))["total"] == 1
     await set_idle_timeout(api, 300)
     session_server.wait(250)
     extended = await user.post("/sessions/lab1/activity", {})
-    assert (await admin.get("/audit-log", action="session.keep-alive"))["total"] == 1
+    assert (await admin.get("/audit-log", action="session.keep-alive"))["total"] == 2
     session = await user.get("/sessions/lab1")
     assert session["idle_ends_at"] == extended["idle_ends_at"]
     ends, began = (datetime.fromisoformat(session[n]) for n in ("idle_ends_at", "started_at"))
@@ -153,7 +154,63 @@ async def test_changed_idle_timeout_applies_to_running_sessions(
     await set_idle_timeout(api, 0)
     assert (await user.get("/sessions/lab1"))["idle_ends_at"] is None
     await set_idle_timeout(api, 300)
+    session_server.wait(1)
+    await session_server.report(601)
+    assert await session_server.status() == "RUNNING"
+    session_server.wait(FIRST_REPORT_TIME.total_seconds() + 150)
+    await session_server.report(1100)
     await wait_for_status(user, "lab1", "TERMINATING")
+
+
+@pytest.mark.parametrize("change", ["introduced", "reduced", "other policy"])
+async def test_new_idle_timeout_stops_a_session_only_after_its_first_warning(
+    api: Api, agent: FakeAgent, user: Client, change: str
+) -> None:
+    admin = await api.client("admin")
+    await set_idle_timeout(api, 7200 if change == "reduced" else 0)
+    session_server = await start_session(api, agent)
+    session_server.wait(1000)
+    await session_server.report(1000)
+    if change == "other policy":
+        await admin.post("/keypair-policies", {"name": "strict", "idle_timeout_seconds": 60})
+        (keypair,) = (await admin.get("/keypairs", user="user"))["items"]
+        await admin.patch(f"/keypairs/{keypair['access_key']}", {"resource_policy": "strict"})
+    else:
+        await set_idle_timeout(api, 60)
+    # A report that was sent before the change does not count, and no end is shown.
+    session_server.wait(10)
+    assert await session_server.status() == "RUNNING"
+    session = await user.get("/sessions/lab1")
+    assert (session["idle_ends_at"], session["end_rule"], session["notices"]) == (None, None, [])
+    # The last report that can be the first one after the change.
+    session_server.wait(290)
+    answer = await session_server.report(1300)
+    left = (answer.idle_ends_at or api.world.clock()) - api.world.clock()
+    assert timedelta(seconds=30) < left < timedelta(seconds=60)
+    assert answer.next_report_seconds == left.total_seconds()
+    assert await session_server.status() == "RUNNING"
+    session_server.wait(left.total_seconds() - 30)
+    await api.world.manager.notifications.outbox.step()
+    events = [each["event"] for each in (await user.get("/notifications"))["items"]]
+    assert [name for name in events if "stops" in name] == ["session-stops-soon"]
+    session_server.wait(30)
+    await session_server.report(1300 + left.total_seconds())
+    await wait_for_status(user, "lab1", "TERMINATING")
+
+
+async def test_keep_alive_before_an_idle_timeout_counts(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    session_server = await start_session(api, agent)
+    session_server.wait(5000)
+    await user.post("/sessions/lab1/activity", {})
+    session_server.wait(10)
+    await set_idle_timeout(api, 3600)
+    session_server.wait(1)
+    await session_server.report(5011)
+    session = await user.get("/sessions/lab1")
+    ends, since = (datetime.fromisoformat(session[n]) for n in ("idle_ends_at", "started_at"))
+    assert ends - since == timedelta(seconds=5000 + 3600)
 
 
 async def test_batch_session_has_no_idle_timeout(api: Api, agent: FakeAgent, user: Client) -> None:

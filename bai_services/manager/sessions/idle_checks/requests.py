@@ -45,9 +45,7 @@ class IdleCheckRequests:
         row = await self._running(caller, key)
         now = self._clock()
         await self._store.keep_alive(row.id, now)
-        _, report_seconds = await self._limits.idle_timeouts(row.id)
-        if report_seconds:
-            await self._limits.record_activity(row.id, now, None)
+        await self._limits.record_activity(row.id, now, None)
         await self._record(caller, "session.keep-alive", row)
         return await self._sessions.view(caller, row)
 

@@ -39,7 +39,8 @@ class SessionActivity:
         """Record that a session was last used ``idle_seconds`` ago; return its idle deadline.
 
         The caller is the session, which reports its last use, or a user who keeps the session
-        alive. The time is not stored if the session has no idle timeout.
+        alive. The time of a report is not stored if the session has no idle timeout; the time of a
+        user's request is, because it counts for a timeout that is introduced later.
 
         Raises
         ------
@@ -53,12 +54,12 @@ class SessionActivity:
             raise Conflict(
                 f"session {row.name} is {row.status}; only a running session can be kept alive"
             )
-        seconds, report_seconds = await self._limits.idle_timeouts(row.id)
-        if report_seconds:
+        stop, report = await self._limits.idle_timeouts(row.id)
+        if report.seconds or not is_own_report:
             used_at = now - timedelta(seconds=idle_seconds)
             await self._limits.record_activity(row.id, used_at, now if is_own_report else None)
             row = await self._store.find(row.id)
-        if report_seconds and not is_own_report:
+        if not is_own_report:
             entry = self._audit.entry(
                 caller,
                 "session.keep-alive",
@@ -70,10 +71,19 @@ class SessionActivity:
             await self._audit.add(entry)
         started_at = row.started_at if row.status is Status.RUNNING else None
         kind = SessionType(row.type)
-        idleness = idleness_of(kind, started_at, row.used_at, row.use_heard_at, seconds)
-        reported = idleness_of(kind, started_at, row.used_at, row.use_heard_at, report_seconds)
+        idleness, reported = (
+            idleness_of(
+                kind,
+                started_at,
+                row.used_at,
+                row.use_heard_at,
+                timeout.seconds,
+                timeout.limited_at,
+            )
+            for timeout in (stop, report)
+        )
         return IdleDeadline(
             idle_since=None if idleness is None else idleness.since,
             idle_ends_at=None if idleness is None else idleness.ends_at,
-            next_report_seconds=next_report_seconds(kind, reported, report_seconds, now),
+            next_report_seconds=next_report_seconds(kind, reported, report.seconds, now),
         )
