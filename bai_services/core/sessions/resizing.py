@@ -216,6 +216,20 @@ def check_elasticity(minimum: ResourceSlots, preferred: ResourceSlots, kernels: 
             )
 
 
+def check_minimum(minimum: ResourceSlots, wanted: ResourceSlots) -> None:
+    """Raise ``InvalidRequest`` if a size is below the minimum of an elastic session."""
+    for slot, least in sorted(minimum.items()):
+        amount = wanted.get(slot, 0)
+        if amount < least:
+            raise InvalidRequest(
+                f"{slot}={format_amount(slot, amount)} is less than the minimum of this elastic "
+                f"session, {slot}={format_amount(slot, least)}",
+                field="resources",
+                slot=slot,
+                minimum=format_amount(slot, least),
+            )
+
+
 def step_of(slot: str) -> int:
     """Return the step in which elastic sessions are resized: a whole core, 256 MiB, or the step of
     shares.

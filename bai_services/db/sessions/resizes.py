@@ -38,6 +38,7 @@ from bai_services.core.sessions.resizing import (
     ResizeState,
     SessionResize,
     amounts_of,
+    check_minimum,
     check_resize,
     larger_of,
     resized,
@@ -128,7 +129,8 @@ class ResizeStore:
             resized in this way. For growth, also if other sessions wait for the resources, the
             agent is reserved for others, or the budget of the project is spent.
         InvalidRequest
-            If the session does not have a slot, or an amount is outside the limits of its image.
+            If the session does not have a slot, or an amount is outside the limits of its image or
+            below the minimum of an elastic session.
         QuotaExceeded
             If the new size exceeds a quota.
         InsufficientResources
@@ -256,6 +258,9 @@ async def _request(
     wanted = resized(row.requested_slots, changes)
     limits = KernelLimits.of(kernel.injection or {}, kernel.usage or {})
     check_resize(row.requested_slots, wanted, held, limits)
+    _, elastic = await read_resizes(tx, [session_id])
+    if session_id in elastic:
+        check_minimum(elastic[session_id].minimum, wanted)
     await _check_bounds(tx, row, wanted)
     hold = larger_of(row.requested_slots, wanted)
     if hold != row.requested_slots:

@@ -105,6 +105,17 @@ async def test_elastic_session_grows_and_shrinks_for_a_waiting_one(api: Api) -> 
     assert (await resize_item(agent))["slots"]["cpu"] == 8000
 
 
+async def test_size_below_the_minimum_of_an_elastic_session_is_refused(api: Api) -> None:
+    agent = FakeAgent(api.agent)
+    await agent.beat()
+    size = {"resources": {"cpu": "1", "mem": "2g"}, "minimum_resources": {"mem": "1g"}}
+    await start(api, agent, "my-lab", **size)
+    user = await api.client("user")
+    with pytest.raises(InvalidRequest, match="mem=512m is less than the minimum .*mem=1g"):
+        await user.post("/sessions/my-lab/resize", {"resources": {"mem": "512m"}})
+    assert (await user.get("/sessions/my-lab"))["resize"] is None
+
+
 async def test_minimum_above_the_request_is_refused(api: Api) -> None:
     await FakeAgent(api.agent).beat()
     user = await api.client("user")
