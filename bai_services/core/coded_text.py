@@ -273,6 +273,10 @@ class TextTemplate(Enum):
     # These texts announce a stop, and later state the reason of the end.
     BATCH_TIMEOUT = "BATCH_TIMEOUT_EXCEEDED: at most {maximum_seconds}, its batch_timeout"
     LIFETIME = "lifetime: at most {maximum_seconds}, the limit of keypair policy {name}"
+    LIFETIME_EXTENDED = (
+        "lifetime: at most {maximum_seconds}, the limit of keypair policy {name}, plus an "
+        "extension of {added_seconds}"
+    )
     IDLE_TIMEOUT = (
         "idle timeout: at most {maximum_seconds} without use, the limit of keypair policy {name}"
     )

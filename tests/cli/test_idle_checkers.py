@@ -100,3 +100,35 @@ async def test_idle_session_is_shown_kept_alive_and_replayed(
     assert "no idle checker has stopped a session" in decided.stderr
     decided = await bai("admin", "idle-checker", "decisions", "idle-cpu")
     assert "idle-cpu has stopped no session in the last 30 days" in decided.stderr
+
+
+async def test_extension_of_a_session_that_a_checker_limits_names_the_checker(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    create = ("admin", "idle-checker", "create", "short", "--type", "session-lifetime")
+    await bai(*create, "--max-seconds", 600, "--warnings-seconds", 480, "--allows-exclusion")
+    await bai("admin", "idle-checker", "bind", "short", "domain", "default")
+    await bai("session", "create", "my-lab", "-r", "cpu=1", "-r", "mem=1g", by="user")
+    await bring_to_running(api, agent, "my-lab")
+    await judging_of(api).step()
+    refused = await bai("session", "extend", "my-lab", by="user")
+    assert refused.code == 1
+    assert "limited by idle checker short" in refused.stderr
+    assert "bai session exclude-idle-checks" in refused.stderr
+
+
+async def test_rule_of_a_checker_is_shown_once(bai: Bai, api: Api, agent: FakeAgent) -> None:
+    for name, seconds in (("long", 7200), ("longer", 7300)):
+        create = ("admin", "idle-checker", "create", name, "--type", "session-lifetime")
+        await bai(*create, "--max-seconds", seconds, "--warnings-seconds", 7100)
+        await bai("admin", "idle-checker", "bind", name, "domain", "default")
+    await bai("session", "create", "my-lab", "-r", "cpu=1", "-r", "mem=1g", by="user")
+    await bring_to_running(api, agent, "my-lab")
+    # The first step postpones the end, so that the first warning has its full time.
+    await judging_of(api).step()
+    api.world.clock.advance(seconds=600)
+    await judging_of(api).step()
+    notices = (await bai("session", "info", "my-lab", "--json", by="user")).document["notices"]
+    assert len([text for text in notices if "idle checker long" in text]) == 2
+    info = " ".join((await bai("session", "info", "my-lab", by="user")).stdout.split())
+    assert info.count("lifetime: at most") == 2

@@ -213,6 +213,13 @@ async def test_extension_of_the_lifetime_says_until_when_and_how_much_is_left(
     too_much = await bai(*extend, "--by", "1h", by="user")
     assert too_much.code == 2
     assert "of at most 2h 30min in total, of which 10min is left" in too_much.stderr
+    info = (await bai("session", "info", "lab1", "--json", by="user")).document
+    assert info["end_rule"]["reason"] == (
+        "lifetime: at most 10min, the limit of keypair policy default, plus an extension of "
+        "2h 20min"
+    )
+    zero = await bai(*extend, "--by", "0", by="user")
+    assert (zero.code, zero.stderr) == (2, "error: --by must be from 1 second to 366 days\n")
     # Without --by, the rest of the permitted extension is added, at most one hour.
     assert (await bai(*extend, by="user")).stdout.endswith("; no extension left\n")
 

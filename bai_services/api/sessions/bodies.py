@@ -10,6 +10,7 @@ from bai_services.core.cluster.image_labels import MAX_PREOPEN_PORTS
 from bai_services.core.folders.mounts import MAX_SUBPATH
 from bai_services.core.sessions.dependencies import MAX_DEPENDENCIES
 from bai_services.core.sessions.kernel_group import MAX_KERNELS
+from bai_services.core.sessions.lifecycle import MAX_EXTENSION_SECONDS
 from bai_services.core.sessions.spec import DEFAULTS, FIELDS, MAX_PRIORITY, SessionSpec, spec_of
 from bai_services.manager.sessions.sessions import MAX_WAIT_SECONDS
 
@@ -19,7 +20,6 @@ MAX_MOUNTS = 32
 MAX_VARIABLES = 1000
 MAX_BULK = 1000
 MAX_AGENTS = 1000
-MAX_EXTENSION_SECONDS = 366 * 24 * 3600
 
 
 class MountInput(Body):

@@ -14,7 +14,13 @@ from bai_services.core.coded_text import TextTemplate
 from bai_services.core.durations import parse_duration
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest
 from bai_services.core.sessions.idle_checks.checkers import CheckerType
-from bai_services.core.sessions.lifecycle import ENDED, Result, SessionType, Status
+from bai_services.core.sessions.lifecycle import (
+    ENDED,
+    MAX_EXTENSION_SECONDS,
+    Result,
+    SessionType,
+    Status,
+)
 from bai_services.core.sessions.suspensions import DEFAULT_SECONDS, MAX_SECONDS
 
 from .. import output, units
@@ -182,7 +188,8 @@ def _still_stops(session: Mapping[str, Any]) -> str:
 
 def _extension_hint(session: Mapping[str, Any]) -> str:
     """Return the command that postpones the next stop of a session, if its lifetime ends first."""
-    is_lifetime = session["end_rule"]["coded"]["code"] == TextTemplate.LIFETIME.code
+    lifetimes = (TextTemplate.LIFETIME.code, TextTemplate.LIFETIME_EXTENDED.code)
+    is_lifetime = session["end_rule"]["coded"]["code"] in lifetimes
     if not is_lifetime or not session["lifetime"]["addable_seconds"]:
         return ""
     return f"; extend it: bai session extend {session['name']}"
@@ -216,6 +223,9 @@ async def extend(connection: Connection, name: str, *, by: str | None, as_json: 
         seconds = min(left, _DEFAULT_EXTENSION_SECONDS) or _DEFAULT_EXTENSION_SECONDS
     else:
         seconds = parse_duration(by, "--by")
+        if not 1 <= seconds <= MAX_EXTENSION_SECONDS:
+            most = MAX_EXTENSION_SECONDS // 86400
+            raise InvalidRequest(f"--by must be from 1 second to {most} days", field="--by")
     session = await connection.client.post(f"{path}/lifetime", {"seconds": seconds})
     output.print_done(_extended_text(session), session, as_json=as_json)
 

@@ -223,21 +223,17 @@ def _when(end: str) -> str:
 
 
 def _other_notices(session: Mapping[str, Any]) -> list[str]:
-    """Return the notices of a session without those about the coming stop that is shown."""
-    if session["preemption"] is not None or not coming_stop(session):
-        return list(session["notices"])
-    shown = session["end_rule"]["reason"]
-    rule = shown.partition(":")[0]
-    others = tuple(
+    """Return the notices of a session without those about the stops and rules that are shown."""
+    rules = tuple(
         check["reason"]
         for check in session["idle_checks"]
-        if check["reason"] and check["reason"] != shown
+        if check["reason"] and not check["is_dry_run"]
     )
-    return [
-        notice
-        for notice in session["notices"]
-        if notice.partition(":")[0] != rule or notice.startswith(others)
-    ]
+    notices = [notice for notice in session["notices"] if not notice.startswith(rules)]
+    if session["preemption"] is not None or not coming_stop(session):
+        return notices
+    rule = session["end_rule"]["reason"].partition(":")[0]
+    return [notice for notice in notices if notice.partition(":")[0] != rule]
 
 
 def _add_elasticity(screen: Screen, session: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ _LIMITS = frozenset(
         TextTemplate.IDLE_NETWORK,
         TextTemplate.IDLE_LIFETIME,
         TextTemplate.LIFETIME,
+        TextTemplate.LIFETIME_EXTENDED,
     )
 )
 # Only these cancellations are reported: all others were requested by a user.

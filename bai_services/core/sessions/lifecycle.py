@@ -11,6 +11,9 @@ from ..errors import InvalidTransition
 # User option of a Hub server that contains the id of its session.
 SESSION_ID_OPTION = "bai_session_id"
 
+# Longest extension of a lifetime in one request.
+MAX_EXTENSION_SECONDS = 366 * 24 * 3600
+
 
 class Status(StrEnum):
     # Saved and stopped, without resources; a resumed session is pending again.

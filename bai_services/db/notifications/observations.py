@@ -31,6 +31,7 @@ from bai_services.core.sessions.lifecycle import SessionType, Status
 from ..database import Database
 from ..operations.periods import not_ended
 from ..sessions.idle_checks.results import checker_of
+from ..sessions.time_limits import TimeLimit
 from ..tables.accounts import (
     keypair_policies,
     keypairs,
@@ -183,12 +184,14 @@ def _ends_of(row: Any, now: datetime) -> Iterator[SessionEnd]:
             row.id, row.name, row.owner_id, row.domain, idleness.ends_at, "idle", rule, seconds
         )
     if row.max_session_lifetime_seconds and row.started_at is not None:
-        seconds = row.max_session_lifetime_seconds + row.lifetime_extension_seconds
+        limit = TimeLimit(
+            row.max_session_lifetime_seconds, row.lifetime_extension_seconds, 0, row.policy
+        )
+        seconds = limit.seconds
         ends_at = row.started_at + timedelta(seconds=seconds)
         if ends_at <= latest:
-            rule = TextTemplate.LIFETIME.text(maximum_seconds=seconds, name=row.policy)
             yield SessionEnd(
-                row.id, row.name, row.owner_id, row.domain, ends_at, "lifetime", rule, seconds
+                row.id, row.name, row.owner_id, row.domain, ends_at, "lifetime", limit.rule, seconds
             )
 
 

@@ -22,7 +22,7 @@ from ..tables.sessions import session_dependencies, sessions
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """A session that exceeds a limit of ``seconds``.
+    """A session that exceeds a limit of ``seconds``, plus an extension of ``added_seconds``.
 
     ``limit_of`` is the name of the resource group or policy that sets the limit; empty for a limit
     in the session's request. ``has_home``: the session will run again, so its home must be kept.
@@ -32,6 +32,7 @@ class Overdue:
     seconds: int
     limit_of: str = ""
     has_home: bool = False
+    added_seconds: int = 0
 
 
 class DeadlineStore:
@@ -99,7 +100,9 @@ class DeadlineStore:
                 for row in rows:
                     seconds = policy.seconds + row.added
                     if row.started_at <= now - timedelta(seconds=seconds):
-                        overdue.append(Overdue(row.id, seconds, policy.name))
+                        overdue.append(
+                            Overdue(row.id, policy.seconds, policy.name, added_seconds=row.added)
+                        )
         return overdue
 
     async def idle(self, now: datetime) -> list[Overdue]:

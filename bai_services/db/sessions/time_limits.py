@@ -9,6 +9,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.duration_text import format_duration
 from bai_services.core.errors import Conflict, InvalidRequest
 from bai_services.core.sessions.idle_checks.checkers import CheckerType, CheckStatus
@@ -35,6 +36,17 @@ class TimeLimit:
     @property
     def seconds(self) -> int:
         return self.policy_seconds + self.added_seconds
+
+    @property
+    def rule(self) -> CodedText:
+        """The text of the limit."""
+        if not self.added_seconds:
+            return TextTemplate.LIFETIME.text(maximum_seconds=self.policy_seconds, name=self.policy)
+        return TextTemplate.LIFETIME_EXTENDED.text(
+            maximum_seconds=self.policy_seconds,
+            added_seconds=self.added_seconds,
+            name=self.policy,
+        )
 
     @property
     def addable_seconds(self) -> int:
@@ -140,9 +152,7 @@ class TimeLimitStore:
                 raise Conflict("the lifetime of a session can be extended only while it is running")
             limit = (await read_time_limits(tx, [session_id])).get(session_id)
             if limit is None:
-                raise Conflict(
-                    "the lifetime of this session is not limited, so it cannot be extended"
-                )
+                raise Conflict(await _why_not_extendable(tx, session_id), session=session_id)
             if limit.added_seconds > limit.max_added_seconds:
                 before = limit.added_seconds - seconds
                 left = max(limit.max_added_seconds - before, 0)
@@ -199,6 +209,26 @@ class TimeLimitStore:
                     use_heard_at=sessions.c.use_heard_at if reported_at is None else reported_at,
                 )
             )
+
+
+async def _why_not_extendable(tx: AsyncConnection, session_id: str) -> str:
+    """Return why a session without a lifetime limit of a policy cannot be extended."""
+    for check in (await read_checks(tx, [session_id])).get(session_id, []):
+        is_excluded = check.stored.status == CheckStatus.EXCLUDED
+        if check.checker.type is CheckerType.LIFETIME and not (
+            check.stored.is_dry_run or is_excluded
+        ):
+            advice = "a keep-alive does not change it; ask an administrator"
+            if check.checker.settings.allows_exclusion:
+                advice = (
+                    "exclude the session from it (bai session exclude-idle-checks); a keep-alive "
+                    "does not change it"
+                )
+            return (
+                f"the lifetime of this session is limited by idle checker {check.checker.name}, "
+                f"not by a keypair policy, so it cannot be extended: {advice}"
+            )
+    return "the lifetime of this session is not limited, so it cannot be extended"
 
 
 def _shortest(timeouts: Iterable[IdleTimeout]) -> IdleTimeout:

@@ -201,8 +201,7 @@ def _end_rule(view: SessionView, idleness: Idleness | None) -> SessionEndRule | 
         return None
     ends: list[tuple[datetime, CodedText]] = []
     if limit is not None:
-        rule = TextTemplate.LIFETIME.text(maximum_seconds=limit.seconds, name=limit.policy)
-        ends.append((row.started_at + timedelta(seconds=limit.seconds), rule))
+        ends.append((row.started_at + timedelta(seconds=limit.seconds), limit.rule))
     if row.batch_timeout_seconds:
         rule = TextTemplate.BATCH_TIMEOUT.text(maximum_seconds=row.batch_timeout_seconds, name="")
         ends.append((row.started_at + timedelta(seconds=row.batch_timeout_seconds), rule))

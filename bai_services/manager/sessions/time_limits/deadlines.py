@@ -105,6 +105,12 @@ class Deadlines:
         for limit in self._limits:
             for expired in await limit.find(now):
                 reason = limit.reason.text(maximum_seconds=expired.seconds, name=expired.limit_of)
+                if expired.added_seconds:
+                    reason = TextTemplate.LIFETIME_EXTENDED.text(
+                        maximum_seconds=expired.seconds,
+                        name=expired.limit_of,
+                        added_seconds=expired.added_seconds,
+                    )
                 event = Event.SUSPENDED if expired.has_home else Event.STOP_REQUESTED
                 await self._end(expired.session_id, limit.status, reason, limit.result, event)
 
