@@ -64,6 +64,8 @@ async def test_idle_session_is_shown_kept_alive_and_replayed(
         await store.add(samples, FINE)
 
     await judging.step()
+    new = " ".join((await bai("session", "info", "my-lab", by="user")).stdout.split())
+    assert "not judged yet; judged in " in new
     clock.advance(seconds=240)
     await add_samples(0, 16)
     await judging.step()
@@ -74,6 +76,10 @@ async def test_idle_session_is_shown_kept_alive_and_replayed(
         "my-lab is kept alive: the window of idle checker idle-cpu begins again, 2 keep-alives "
         "left\n"
     )
+    again = ("session", "info", "my-lab")
+    assert "kept alive; judged again in " in " ".join((await bai(*again, by="user")).stdout.split())
+    await judging.step()
+    assert "kept alive; judged again in " in " ".join((await bai(*again, by="user")).stdout.split())
     out = await bai("session", "exclude-idle-checks", "my-lab", by="user")
     assert out.stdout == "my-lab is excluded from idle-cpu\n"
     again = await bai("session", "exclude-idle-checks", "my-lab", "--undo", by="user")

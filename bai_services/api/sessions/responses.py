@@ -140,7 +140,9 @@ class SessionIdleCheck(ResponseModel):
     ``ends_at``: when the checker stops the session unless it is used; a dry run stops nothing.
     ``warning_seconds``: the latest due warning, in seconds before the end. ``earliest_end_at`` and
     ``earliest_warning_at``: the end and the first warning if the session is not used from now on;
-    null if unknown. ``reason``: the rule, with the measured values if the session is idle.
+    null if unknown. ``judged_from``: when the checker first judges the session after its start or
+    its last keep-alive (``kept_alive_at``); null if it already does. ``reason``: the rule, with the
+    measured values if the session is idle.
     """
 
     checker_id: str
@@ -152,6 +154,8 @@ class SessionIdleCheck(ResponseModel):
     warning_seconds: int | None
     earliest_end_at: datetime | None
     earliest_warning_at: datetime | None
+    judged_from: datetime | None
+    kept_alive_at: datetime | None
     reason: str
     coded: CodedText | None
     keep_alives_left: int

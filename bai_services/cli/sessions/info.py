@@ -208,6 +208,15 @@ def _idle_state(check: Mapping[str, Any]) -> str:
         return "the session is excluded"
     end = check["earliest_end_at"]
     if end is None:
+        judged_from = check["judged_from"]
+        if judged_from is not None and units.is_ahead(judged_from):
+            when = units.relative_text(judged_from)
+            if check["kept_alive_at"] is not None:
+                return f"kept alive; judged again {when}"
+            if check["status"] == CheckStatus.NOT_CHECKED:
+                return f"not judged yet; judged {when}"
+        if check["type"] == CheckerType.NETWORK and check["status"] == CheckStatus.NOT_CHECKED:
+            return "not judged before the session reports its activity"
         states = {CheckStatus.ACTIVE: "in use", CheckStatus.IDLE: "only while sessions wait"}
         return states.get(check["status"], "not judged now, because activity or usage is unknown")
     unless = "" if check["type"] == CheckerType.LIFETIME else " unless it is used"

@@ -44,7 +44,7 @@ def describe(
     """
     idleness = _idleness(view)
     row = view.row
-    checks = idle_checks_of(view.idle_checks, row.requested_slots, now)
+    checks = idle_checks_of(view.idle_checks, row.requested_slots, row.started_at, now)
     position = view.queue_position if state is None else state.position
     estimate = row.estimate if state is None else state.estimate
     is_pending = row.status is Status.PENDING

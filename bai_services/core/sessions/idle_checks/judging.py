@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from math import ceil
 
 import numpy as np
 
@@ -145,6 +146,27 @@ def baseline_of(
     grace = timedelta(seconds=applied.checker.settings.initial_grace_seconds)
     times = (session.started_at + grace, applied.kept_alive_at, trusted_since)
     return max(time for time in times if time is not None)
+
+
+def judged_from(
+    checker: Checker, started_at: datetime, kept_alive_at: datetime | None
+) -> datetime | None:
+    """Return when a checker can first judge a session after its start or a keep-alive.
+
+    A utilization checker needs the samples of a whole interval. None for a lifetime checker, which
+    judges at once.
+    """
+    if checker.type is CheckerType.LIFETIME:
+        return None
+    baseline = started_at + timedelta(seconds=checker.settings.initial_grace_seconds)
+    if kept_alive_at is not None:
+        baseline = max(baseline, kept_alive_at)
+    if checker.type is CheckerType.NETWORK:
+        return baseline
+    resolution = checker.settings.resolution
+    interval = resolution.interval_seconds
+    first = ceil(baseline.timestamp() / interval) * interval
+    return datetime.fromtimestamp(first + interval, UTC) + LAGS[resolution]
 
 
 def utilization_rule(checker: Checker, seconds: int, means: Mapping[str, float]) -> CodedText:

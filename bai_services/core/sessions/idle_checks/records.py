@@ -80,8 +80,10 @@ class SessionIdleCheck:
     ``ends_at``: when the checker stops the session if it stays idle; None: the countdown has not
     begun. ``warning_seconds``: the latest due warning, in seconds before the end; None: no warning
     is due. ``earliest_end_at`` and ``earliest_warning_at``: the end and the first warning if the
-    session is not used from now on; None: unknown, or there is no warning. ``reason``: text of the
-    rule, with the measured values if the session is idle.
+    session is not used from now on; None: unknown, or there is no warning. ``judged_from``: when
+    the checker first judges the session after its start or its last keep-alive
+    (``kept_alive_at``); None: it already does. ``reason``: text of the rule, with the measured
+    values if the session is idle.
     """
 
     checker_id: str
@@ -93,6 +95,8 @@ class SessionIdleCheck:
     warning_seconds: int | None
     earliest_end_at: datetime | None
     earliest_warning_at: datetime | None
+    judged_from: datetime | None
+    kept_alive_at: datetime | None
     reason: str
     coded: Mapping[str, Any] | None
     keep_alives_left: int
