@@ -59,6 +59,8 @@ class Outbox:
         self._deliveries_due = deliveries_due
         self._observed_at: datetime | None = None
         self._is_warning_due = False
+        # Keys of the warnings before stops at the last step between two observations.
+        self._warned: frozenset[str] = frozenset()
         # Storage hosts that were unreachable at the last observation.
         self._gone: set[str] = set()
         self._cleaned_at: datetime | None = None
@@ -93,9 +95,8 @@ class Outbox:
             self._is_warning_due = False
             await self.observe()
             self._observed_at = now
-        elif self._is_warning_due:
-            self._is_warning_due = False
-            await self._events.update_conditions(await self._observations.stops(now), now)
+        else:
+            await self._raise_warnings(now)
         while await self._fan_out.has_open():
             if await self._hold_lease() is None:
                 return
@@ -116,6 +117,18 @@ class Outbox:
         conditions += self._host_conditions()
         conditions += await asyncio.to_thread(_disk_conditions, self._home)
         await self._events.update_conditions(conditions, now)
+
+    async def _raise_warnings(self, now: datetime) -> None:
+        """Raise new warnings before stops between two observations.
+
+        The last warning of a short limit begins only some seconds before the stop.
+        """
+        stops = await self._observations.stops(now)
+        keys = frozenset(stop.key for stop in stops)
+        if self._is_warning_due or not keys <= self._warned:
+            self._is_warning_due = False
+            await self._events.update_conditions(stops, now)
+        self._warned = keys
 
     def _host_conditions(self) -> list[Condition]:
         """Return storage host conditions; a host is unreachable after two failed observations."""

@@ -193,7 +193,13 @@ async def test_new_idle_timeout_stops_a_session_only_after_its_first_warning(
     await api.world.manager.notifications.outbox.step()
     events = [each["event"] for each in (await user.get("/notifications"))["items"]]
     assert [name for name in events if "stops" in name] == ["session-stops-soon"]
-    session_server.wait(30)
+    # The last warning begins between two observations.
+    session_server.wait(24)
+    await session_server.report(1324 + left.total_seconds() - 30)
+    await api.world.manager.notifications.outbox.step()
+    events = [each["event"] for each in (await user.get("/notifications"))["items"]]
+    assert "session-stops-now" in events
+    session_server.wait(6)
     await session_server.report(1300 + left.total_seconds())
     await wait_for_status(user, "lab1", "TERMINATING")
 
