@@ -149,6 +149,8 @@ async def test_the_panel_warns_before_time_limits_extends_the_session_and_shows_
         "idle_timeout_seconds": 3600,
     }
     checked(admin.patch("/keypair-policies/default", json=policy), 200)
+    # A new idle timeout has no end before the session has reported its activity.
+    report_activity(hub, rest, session)
     try:
         async with panel_of(profile, hub, session) as page:
             panel = page.locator("#bai-session-panel")

@@ -16,9 +16,6 @@ REPORT_INTERVAL_SECONDS = 60.0
 # Maximum interval for a session without an idle timeout.
 REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS = 300.0
 _MIN_REPORT_INTERVAL_SECONDS = 1.0
-# Time in which each session sends a report after its idle timeout was introduced or reduced: the
-# longest interval, and 15 s for the report and the judgement.
-FIRST_REPORT_TIME = timedelta(seconds=REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS + 15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +62,27 @@ def idleness_of(
     reported_at: datetime | None,
     timeout_seconds: int,
     limited_at: datetime | None = None,
+    known_since: datetime | None = None,
 ) -> Idleness | None:
     """Return the idleness of a session.
 
     None if the session has no idle timeout or has not started. A ``timeout_seconds`` of 0 means no
     limit. ``limited_at``: when the timeout was introduced or reduced. A session that was running
-    then has no idleness until it has sent a report, because its activity is unknown; its end is
-    postponed so that the first warning has its full time.
+    then has no idleness until it has sent a report, because its activity is unknown. Its end is
+    postponed so that the first warning has its full time after this report (``known_since``).
     """
     if started_at is None or not has_idle_timeout(kind, timeout_seconds):
         return None
     if limited_at is not None and limited_at <= started_at:
         limited_at = None
-    if limited_at is not None and (reported_at is None or reported_at <= limited_at):
+    if limited_at is not None and (known_since is None or known_since <= limited_at):
         return None
     # A restart counts as activity.
     since = started_at if last_activity_at is None else max(started_at, last_activity_at)
     ends_at = since + timedelta(seconds=timeout_seconds)
-    if limited_at is not None:
+    if limited_at is not None and known_since is not None:
         warning = min(WARNING_TIME, timedelta(seconds=timeout_seconds) / 2)
-        ends_at = max(ends_at, limited_at + FIRST_REPORT_TIME + warning)
+        ends_at = max(ends_at, known_since + warning)
     return Idleness(since, ends_at, reported_at)
 
 

@@ -139,6 +139,7 @@ async def _policy_ends(tx: AsyncConnection, now: datetime) -> list[SessionEnd]:
             sessions.c.started_at,
             sessions.c.used_at,
             sessions.c.use_heard_at,
+            sessions.c.use_known_since,
             sessions.c.lifetime_extension_seconds,
             policies.name.label("policy"),
             policies.idle_timeout_seconds,
@@ -176,6 +177,7 @@ def _ends_of(row: Any, now: datetime) -> Iterator[SessionEnd]:
             row.use_heard_at,
             row.idle_timeout_seconds,
             row.idle_limited_at,
+            row.use_known_since,
         )
     if idleness is not None and idleness.ends_at <= latest:
         seconds = row.idle_timeout_seconds

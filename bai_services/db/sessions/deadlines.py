@@ -134,6 +134,7 @@ _IDLE_CANDIDATES = (
         sessions.c.started_at,
         sessions.c.used_at,
         sessions.c.use_heard_at,
+        sessions.c.use_known_since,
         keypair_policies.c.name.label("policy"),
         keypair_policies.c.idle_timeout_seconds.label("seconds"),
         keypairs.c.idle_limited_at,
@@ -156,6 +157,7 @@ def _idleness_of(row: Any) -> Idleness | None:
         row.use_heard_at,
         row.seconds,
         row.idle_limited_at,
+        row.use_known_since,
     )
 
 

@@ -69,6 +69,7 @@ class SessionRow(ResolvedSpec):
     terminated_at: datetime | None
     used_at: datetime | None
     use_heard_at: datetime | None
+    use_known_since: datetime | None
     restart_count: int
     requeued_at: datetime | None
     is_requeued_at_end: bool

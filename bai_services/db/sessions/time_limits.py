@@ -198,6 +198,12 @@ class TimeLimitStore:
         ``reported_at`` is the time of the session's report; None for activity from another source.
         """
         known = sessions.c.used_at
+        known_since = sessions.c.use_known_since
+        limited_at = (
+            sa.select(keypairs.c.idle_limited_at)
+            .where(keypairs.c.access_key == sessions.c.access_key)
+            .scalar_subquery()
+        )
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(sessions)
@@ -207,6 +213,12 @@ class TimeLimitStore:
                         (known > used_at, known), else_=sa.literal(used_at, UtcDateTime)
                     ),
                     use_heard_at=sessions.c.use_heard_at if reported_at is None else reported_at,
+                    use_known_since=known_since
+                    if reported_at is None
+                    else sa.case(
+                        (known_since > limited_at, known_since),
+                        else_=sa.literal(reported_at, UtcDateTime),
+                    ),
                 )
             )
 

@@ -324,6 +324,7 @@ def _requeued(row: SessionRow, at: datetime) -> dict[str, Any]:
         "started_at": None,
         "used_at": None,
         "use_heard_at": None,
+        "use_known_since": None,
         "position": None,
         "estimate": None,
         # The Hub has stopped the server. From now on, the manager starts it, even if a user started

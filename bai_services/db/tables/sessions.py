@@ -83,6 +83,8 @@ sessions = sa.Table(
     sa.Column("used_at", UtcDateTime),
     # Time of the last activity report by the session itself; updated like ``used_at``.
     sa.Column("use_heard_at", UtcDateTime),
+    # First report after the idle timeout was introduced or reduced.
+    sa.Column("use_known_since", UtcDateTime),
     # URL that is called for each status change; its delivery state is in ``session_callbacks``.
     sa.Column("callback_url", sa.String(2048)),
     # Rank among the owner's sessions of one priority, and whether the session may be preempted.

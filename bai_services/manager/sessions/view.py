@@ -158,6 +158,7 @@ def _idleness(view: SessionView) -> Idleness | None:
         row.use_heard_at,
         0 if view.idle_timeout is None else view.idle_timeout.seconds,
         None if view.idle_timeout is None else view.idle_timeout.limited_at,
+        row.use_known_since,
     )
 
 

@@ -79,6 +79,7 @@ class SessionActivity:
                 row.use_heard_at,
                 timeout.seconds,
                 timeout.limited_at,
+                row.use_known_since,
             )
             for timeout in (stop, report)
         )
