@@ -129,6 +129,10 @@ export const endKind = (
   return check === undefined ? 'rule' : 'checker';
 };
 
+/** The schedule, budget or time limit of a batch that ends a session first; null: another limit. */
+export const endingRule = (session: Session) =>
+  endKind(session) === 'rule' ? session.end_rule : null;
+
 /** Query of a page of the list. The keys of filters are fields of the API, or `field__operator`. */
 export interface SessionList {
   limit: number;
