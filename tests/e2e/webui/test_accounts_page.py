@@ -203,4 +203,4 @@ async def test_objects_are_shown_by_name_and_times_in_the_format_of_the_locale(
     await ui.page.get_by_role("tooltip").get_by_text(re.compile("[0-9a-f]{8}-")).wait_for()
     await ui.open("/audit")
     time = ui.page.locator(".ant-table-row").first.get_by_role("cell").nth(1)
-    assert re.fullmatch(r"\w{3} \d+, \d{4}, \d+:\d\d [AP]M", await time.inner_text())
+    assert re.fullmatch(r"\w{3} \d+, \d{4}, \d+:\d\d:\d\d [AP]M", await time.inner_text())
