@@ -129,7 +129,7 @@ export const endKind = (
   return check === undefined ? 'rule' : 'checker';
 };
 
-/** The schedule, budget or time limit of a batch that ends a session first; null: another limit. */
+/** The schedule or budget that ends a session first; null: another limit. */
 export const endingRule = (session: Session) =>
   endKind(session) === 'rule' ? session.end_rule : null;
 
