@@ -84,15 +84,19 @@ test('a limit of a policy is shown as "no limit" if it has the value of its fiel
   ).toEqual(['no limit', '0']);
 });
 
-test('amounts of a budget have two decimals and the currency of the prices', () => {
+test('amounts of a budget have the currency of the prices and its number of decimal places', () => {
   const shown = (values: Item) =>
     BUDGETS.columns
       .filter(({ key }) => ['amount', 'spent', 'left'].includes(key))
       .map(column => showValue(values[column.key], column, values, 'budgets'));
-  const budget = { amount: 1000, spent: 1000.014, left: -0.004, currency: 'EUR' };
-  expect(shown(budget)).toEqual(['1,000 EUR', '1,000.01 EUR', '0 EUR']);
+  const budget = { amount: 1000, spent: 52.8, left: -0.004, currency: 'EUR' };
+  expect(shown(budget)).toEqual(['1,000.00 EUR', '52.80 EUR', '0.00 EUR']);
   expect(shown({ ...budget, left: -0.22 })[2]).toBe('0.22 EUR over');
-  expect(shown({ amount: 5, spent: null, left: null, currency: '' })).toEqual(['5', '–', '–']);
+  const won = { amount: 1000, spent: 1000.4, left: -0.4, currency: 'KRW' };
+  expect(shown(won)).toEqual(['1,000 KRW', '1,000 KRW', '0 KRW']);
+  expect(shown({ ...won, left: -0.5 })[2]).toBe('1 KRW over');
+  expect(shown({ ...budget, currency: 'credits' })[1]).toBe('52.80 credits');
+  expect(shown({ amount: 5, spent: null, left: null, currency: '' })).toEqual(['5.00', '–', '–']);
 });
 
 afterEach(() => vi.unstubAllEnvs());

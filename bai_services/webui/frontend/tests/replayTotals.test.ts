@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
 import { freedPercent, savedSeconds, totalsOf } from '../src/pages/idleCheckers/replayTotals';
 
+const CORES = { hours: 'core_hours', freed: 3, judged: 12 };
+
 test.each([
   [0, 0, 0],
   [0.02, 10, 0.2],
@@ -11,16 +13,16 @@ test.each([
 });
 
 test.each([
-  [8, 'device_hours', 2, 8],
-  [0, 'core_hours', 3, 12]
-])('sessions with %d device hours are shown in %s', (devices, hours, freed, judged) => {
+  [8, [{ hours: 'device_hours', freed: 2, judged: 8 }, CORES]],
+  [0, [CORES]]
+])('of sessions with %d device hours, the totals are %o', (devices, totals) => {
   const result = {
     judged_device_hours: devices,
     device_hours_freed: devices / 4,
     judged_core_hours: 12,
     core_hours_freed: 3
   };
-  expect(totalsOf(result)).toMatchObject({ hours, freed, judged });
+  expect(totalsOf(result)).toMatchObject(totals);
 });
 
 test('a short session is shown with the time that it ran longer', () => {

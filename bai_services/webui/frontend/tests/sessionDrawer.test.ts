@@ -3,7 +3,7 @@ import i18next from 'i18next';
 import { createElement, Fragment, type ReactElement } from 'react';
 import { renderToStaticMarkup } from 'react-dom/server';
 import { initReactI18next } from 'react-i18next';
-import { beforeAll, expect, test, vi } from 'vitest';
+import { beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import en from '../src/i18n/en';
 
 vi.stubGlobal('document', { querySelector: () => ({ content: '{"api":"/api","xsrfToken":""}' }) });
@@ -57,10 +57,11 @@ const session = {
 } as unknown as Session;
 
 /** The drawer's notice and facts of a session, as HTML. */
-function shown(client: QueryClient): string {
+function shown(client: QueryClient, values: object = {}): string {
+  const shownSession = { ...session, ...values };
   const parts: ReactElement[] = [
-    createElement(WhyPending, { session, key: 'why' }),
-    createElement(SessionFacts, { session, key: 'facts' })
+    createElement(WhyPending, { session: shownSession, key: 'why' }),
+    createElement(SessionFacts, { session: shownSession, key: 'facts' })
   ];
   return renderToStaticMarkup(
     createElement(QueryClientProvider, { client }, createElement(Fragment, null, parts))
@@ -84,4 +85,38 @@ test('the reason of a pending session is shown once, with a position that names 
   const html = shown(client);
   expect(html.split(REASON)).toHaveLength(2);
   expect(html).toContain('Position 2 in resource group default (all users)');
+});
+
+const running = {
+  status: 'RUNNING',
+  status_info: '',
+  idle_checks: [],
+  idle_ends_at: null,
+  ends_at: null
+};
+const budgetStop = {
+  ends_at: '2026-01-01T00:05:00Z',
+  reason: 'budget: the budget of project ml is spent',
+  coded: null
+};
+
+test.each([
+  ['only a budget', {}],
+  ['a budget before other limits', { ends_at: '2026-01-01T00:30:00Z' }]
+])('%s that ends the session is shown with a countdown', (_, values) => {
+  vi.useFakeTimers({ now: Date.parse('2026-01-01T00:00:00Z') });
+  onTestFinished(() => void vi.useRealTimers());
+  const html = shown(new QueryClient(), { ...running, ...values, end_rule: budgetStop });
+  expect(html).toContain('Ends in');
+  expect(html).toContain('>5 min<');
+  expect(html).toContain(budgetStop.reason);
+});
+
+test('a limit that ends a session first is shown once', () => {
+  const { ends_at, ...text } = budgetStop;
+  const lifetime = { ...text, ends_at, reason: 'lifetime: at most 5min' };
+  const html = shown(new QueryClient(), { ...running, ends_at, end_rule: lifetime });
+  expect(html).toContain('Help: Lifetime');
+  expect(html).not.toContain(lifetime.reason);
+  expect(shown(new QueryClient(), { ...running, end_rule: null })).not.toContain('Ends in');
 });

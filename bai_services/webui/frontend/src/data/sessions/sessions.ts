@@ -129,6 +129,10 @@ export const endKind = (
   return check === undefined ? 'rule' : 'checker';
 };
 
+/** The schedule or budget that ends a session first; null: another limit. */
+export const endingRule = (session: Session) =>
+  endKind(session) === 'rule' ? session.end_rule : null;
+
 /** Query of a page of the list. The keys of filters are fields of the API, or `field__operator`. */
 export interface SessionList {
   limit: number;
@@ -167,8 +171,9 @@ export const runningSessionsQuery = (owner: string) =>
       })
   });
 
-/** Interval of loading a list again: countdowns and utilization change without an event. */
+/** Interval of loading sessions again: countdowns and utilization change without an event. */
 export const LIST_REFRESH_MILLIS = 15_000;
+const MIN_REFRESH_MILLIS = 1_000;
 
 /** Number of sessions that match the filters. */
 export const sessionCountQuery = (filters: Record<string, string>) =>
@@ -185,6 +190,35 @@ export const sessionQuery = (id: string) =>
   queryOptions({
     queryKey: ['sessions', 'one', id],
     queryFn: ({ signal }) => readSession(id, signal)
+  });
+
+/**
+ * When to load a session again that was loaded at this time, in milliseconds after it. Its limits
+ * change without an event, for example when it is kept alive elsewhere.
+ *
+ * @returns false if the session does not run, or has no limit
+ */
+function sessionRefreshMillis(session: Session | undefined, loadedAt: number) {
+  if (session?.status !== 'RUNNING') {
+    return false;
+  }
+  const end = endOf(session);
+  if (end === undefined && session.idle_checks.length === 0) {
+    return false;
+  }
+  const left = Date.parse(end ?? '') - loadedAt;
+  // Also load it when its countdown reaches 0: the stop may have been postponed.
+  return left > 0
+    ? Math.min(LIST_REFRESH_MILLIS, Math.max(left, MIN_REFRESH_MILLIS))
+    : LIST_REFRESH_MILLIS;
+}
+
+/** A session whose limits are shown with countdowns. */
+export const sessionWithLimitsQuery = (id: string) =>
+  queryOptions({
+    ...sessionQuery(id),
+    refetchInterval: ({ state }) =>
+      sessionRefreshMillis(state.data, Math.max(state.dataUpdatedAt, state.errorUpdatedAt))
   });
 
 export const whyQuery = (id: string) =>

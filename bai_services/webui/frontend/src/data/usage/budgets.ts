@@ -16,17 +16,29 @@ export const budgetsQuery = (page: { limit: number; offset: number }) =>
     placeholderData: keepPreviousData
   });
 
-/** Whether more than a budget was spent; an excess that is shown as 0 does not count. */
-export const isOver = (left: number) => left <= -0.005;
+const ISO_CODE = /^[A-Z]{3}$/;
+const DECIMALS = 2;
 
-/** An amount with at most two decimal places and the currency, for example "12.5 EUR". */
-export const money = (amount: number, currency: string, language: string) =>
-  [
+/** The usual number of decimal places of a currency; two if its name is not an ISO code. */
+function decimalsOf(currency: string): number {
+  if (!ISO_CODE.test(currency)) {
+    return DECIMALS;
+  }
+  const format = new Intl.NumberFormat('en', { style: 'currency', currency });
+  return format.resolvedOptions().maximumFractionDigits ?? DECIMALS;
+}
+
+/** Whether more than a budget was spent; an excess that is shown as 0 does not count. */
+export const isOver = (left: number, currency: string) => left <= -0.5 / 10 ** decimalsOf(currency);
+
+/** An amount with the decimal places of its currency, for example "12.50 EUR". */
+export function money(amount: number, currency: string, language: string): string {
+  const decimals = decimalsOf(currency);
+  const format = new Intl.NumberFormat(language, {
+    minimumFractionDigits: decimals,
+    maximumFractionDigits: decimals,
     // A small negative amount is shown as 0 and not as -0.
-    new Intl.NumberFormat(language, { maximumFractionDigits: 2, signDisplay: 'negative' }).format(
-      amount
-    ),
-    currency
-  ]
-    .filter(Boolean)
-    .join(' ');
+    signDisplay: 'negative'
+  });
+  return `${format.format(amount)} ${currency}`.trim();
+}

@@ -22,10 +22,9 @@ export function ReplayedStops({ result }: { result: IdleReplay }) {
         <Statistic title={t('idle-checkers.judged')} value={result.judged} />
         <Statistic title={t('idle-checkers.stopped')} value={result.stopped} />
         <Statistic title={t('idle-checkers.wrong')} value={result.stopped_wrongly} />
-        <Statistic
-          title={t(totals.title)}
-          value={`${hours(totals.freed)} / ${hours(totals.judged)}`}
-        />
+        {totals.map(({ title, freed, judged }) => (
+          <Statistic key={title} title={t(title)} value={`${hours(freed)} / ${hours(judged)}`} />
+        ))}
       </Flex>
       <Typography.Text type="secondary">
         {t('idle-checkers.replay-interval', {
@@ -34,12 +33,14 @@ export function ReplayedStops({ result }: { result: IdleReplay }) {
         {t('idle-checkers.wrong-help')}
         {result.interval_seconds > FINE_SECONDS && ` ${t('idle-checkers.replay-coarse')}`}
       </Typography.Text>
-      {totals.judged > 0 && (
-        <Flex vertical>
-          <Typography.Text type="secondary">{t(totals.share)}</Typography.Text>
-          <Progress percent={freedPercent(totals)} aria-label={t(totals.share)} />
-        </Flex>
-      )}
+      {totals
+        .filter(({ judged }) => judged > 0)
+        .map(({ share, ...amounts }) => (
+          <Flex vertical key={share}>
+            <Typography.Text type="secondary">{t(share)}</Typography.Text>
+            <Progress percent={freedPercent(amounts)} aria-label={t(share)} />
+          </Flex>
+        ))}
       {!result.is_complete && (
         <Alert type="warning" showIcon title={t('idle-checkers.incomplete')} />
       )}
@@ -70,7 +71,11 @@ export function ReplayedStops({ result }: { result: IdleReplay }) {
             key: 'earlier',
             render: (_, stop) => formatDuration(savedSeconds(stop), language)
           },
-          { title: t(totals.column), dataIndex: totals.hours, render: hours },
+          ...totals.map(({ column, hours: field }) => ({
+            title: t(column),
+            dataIndex: field,
+            render: hours
+          })),
           {
             title: t('idle-checkers.used-again'),
             dataIndex: 'used_again_at',

@@ -12,30 +12,34 @@ interface Hours {
 export const savedSeconds = ({ stopped_at: stop, ended_at: end }: Stop) =>
   Math.max(0, (Date.parse(end) - Date.parse(stop)) / 1000);
 
-/** The device hours of a replay with their texts; core hours if the sessions had no devices. */
-export const totalsOf = (
+/**
+ * The device and core hours of a replay with their texts; without device hours if no session had
+ * devices.
+ */
+export function totalsOf(
   result: Pick<
     IdleReplay,
     'device_hours_freed' | 'judged_device_hours' | 'core_hours_freed' | 'judged_core_hours'
   >
-) =>
-  result.judged_device_hours > 0
-    ? ({
-        freed: result.device_hours_freed,
-        judged: result.judged_device_hours,
-        hours: 'device_hours',
-        title: 'idle-checkers.freed',
-        share: 'idle-checkers.freed-share',
-        column: 'idle-checkers.device-hours'
-      } as const)
-    : ({
-        freed: result.core_hours_freed,
-        judged: result.judged_core_hours,
-        hours: 'core_hours',
-        title: 'idle-checkers.freed-cores',
-        share: 'idle-checkers.freed-cores-share',
-        column: 'idle-checkers.core-hours'
-      } as const);
+) {
+  const devices = {
+    freed: result.device_hours_freed,
+    judged: result.judged_device_hours,
+    hours: 'device_hours',
+    title: 'idle-checkers.freed',
+    share: 'idle-checkers.freed-share',
+    column: 'idle-checkers.device-hours'
+  } as const;
+  const cores = {
+    freed: result.core_hours_freed,
+    judged: result.judged_core_hours,
+    hours: 'core_hours',
+    title: 'idle-checkers.freed-cores',
+    share: 'idle-checkers.freed-cores-share',
+    column: 'idle-checkers.core-hours'
+  } as const;
+  return devices.judged > 0 ? [devices, cores] : [cores];
+}
 
 /** The freed part of the hours in percent; one decimal if it is small. */
 export function freedPercent({ freed, judged }: Hours): number {

@@ -76,7 +76,7 @@ function Costs({ preview }: { preview: SessionPreview }) {
       {cost !== null && <div>{t('launcher.cost-per-hour', { cost: text(cost) })}</div>}
       {left !== null && (
         <Typography.Text {...(left <= 0 ? { type: 'danger' as const } : {})}>
-          {isOver(left)
+          {isOver(left, currency)
             ? t('launcher.budget-over', { amount: text(-left) })
             : t('launcher.budget-left', { left: text(left) })}
         </Typography.Text>

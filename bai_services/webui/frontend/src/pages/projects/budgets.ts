@@ -8,17 +8,17 @@ const MODES = ['warn', 'block'];
 const PERIODS = ['month', 'fixed'];
 const isFixed = (shown: Item) => shown['period'] === 'fixed';
 const choices = (values: readonly string[]) => values.map(value => ({ value, label: value }));
+const currencyOf = ({ currency }: Item) => (typeof currency === 'string' ? currency : '');
+
 /** An amount of a budget with its currency. */
 const amountOf = (key: string) => (item: Item) => {
-  const { [key]: amount, currency } = item;
-  return typeof amount === 'number'
-    ? money(amount, typeof currency === 'string' ? currency : '', i18next.language)
-    : '–';
+  const { [key]: amount } = item;
+  return typeof amount === 'number' ? money(amount, currencyOf(item), i18next.language) : '–';
 };
 
 /** What is left of a budget, or by how much it is exceeded. */
 const leftOf = (item: Item) =>
-  typeof item['left'] === 'number' && isOver(item['left'])
+  typeof item['left'] === 'number' && isOver(item['left'], currencyOf(item))
     ? i18next.t('budgets.over', { amount: amountOf('left')({ ...item, left: -item['left'] }) })
     : amountOf('left')(item);
 

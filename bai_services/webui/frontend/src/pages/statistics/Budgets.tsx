@@ -72,7 +72,7 @@ function BudgetCard({ budget }: { budget: ProjectBudget }) {
         {t('budgets.spent-of', { spent: text(budget.spent ?? 0), amount: text(budget.amount) })}
       </div>
       <Typography.Text type="secondary">
-        {isOver(left)
+        {isOver(left, budget.currency)
           ? t('budgets.over-until', { amount: text(-left), end })
           : t('budgets.left-until', { left: text(left), end })}
       </Typography.Text>

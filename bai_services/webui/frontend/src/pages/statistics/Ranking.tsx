@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { UserText } from '../../components/UserText';
+import { money } from '../../data/usage/budgets';
 import { reportQuery, type ReportRequest, type UsageRow } from '../../data/usage/reports';
 import { useHours, usePercent } from './formats';
 import { barColumn, RankingSection } from './RankingSection';
@@ -84,7 +85,7 @@ export function Ranking({ request, slot, by, groups, onBy }: RankingProps) {
                 render: (_: unknown, row: UsageRow) =>
                   row.cost === null
                     ? t('statistics.no-price')
-                    : `${number.format(row.cost)} ${data?.currency ?? ''}`.trim()
+                    : money(row.cost, data?.currency ?? '', i18n.language)
               }
             ]
           : [])

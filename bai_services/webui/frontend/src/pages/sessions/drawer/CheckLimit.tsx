@@ -1,26 +1,21 @@
 import { App, Button, Flex, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
-import { formatSeconds, formatSoon, formatTime, useNow } from '../../../components/time';
+import { formatSeconds, formatSoon, useNow } from '../../../components/time';
 import { reasonText } from '../../../i18n/reasonText';
 import {
-  stoppingChecks,
   useChangeSession,
   type IdleCheck,
   type Session,
   type SessionChange
 } from '../../../data/sessions/sessions';
+import { EndCountdown } from './EndCountdown';
 
-const WARNING_SECONDS = 600;
 /** Texts for statuses of a check without an end. */
 const STATES: Readonly<Record<string, string>> = {
   active: 'sessions.checker-in-use',
   excluded: 'sessions.checker-excluded',
   idle: 'sessions.checker-pressure'
 };
-
-/** Whether the drawer has a time limit to show for a running session. */
-export const hasLimits = (session: Session) =>
-  session.idle_ends_at !== null || session.ends_at !== null || stoppingChecks(session).length > 0;
 
 /**
  * The rule of an idle checker, the end that it sets or how close it is, and buttons to postpone or
@@ -43,7 +38,10 @@ export function CheckLimit({ check, session }: { check: IdleCheck; session: Sess
         {check.ends_at === null ? (
           <CheckState check={check} />
         ) : (
-          <CheckCountdown check={check} end={check.ends_at} />
+          <EndCountdown
+            end={check.ends_at}
+            text={time => t('sessions.checker-ends', { time, checker })}
+          />
         )}
         {check.ends_at !== null && check.type !== 'session-lifetime' && (
           <Button
@@ -90,24 +88,6 @@ function CheckState({ check }: { check: IdleCheck }) {
       {isExpected && warning !== null && Date.parse(warning) > now && (
         <> {t('sessions.checker-warning', { time: formatSoon(warning, i18n.language) })}</>
       )}
-    </Typography.Text>
-  );
-}
-
-function CheckCountdown({ check, end }: { check: IdleCheck; end: string }) {
-  const { t, i18n } = useTranslation();
-  const seconds = Math.max(0, (Date.parse(end) - useNow()) / 1000);
-  return (
-    <Typography.Text
-      type={seconds < WARNING_SECONDS ? 'danger' : 'secondary'}
-      title={formatTime(end, i18n.language)}
-    >
-      {seconds === 0
-        ? t('sessions.stopping-now')
-        : t('sessions.checker-ends', {
-            time: formatSeconds(seconds, i18n.language),
-            checker: check.checker
-          })}
     </Typography.Text>
   );
 }

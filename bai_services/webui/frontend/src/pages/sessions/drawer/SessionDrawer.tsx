@@ -11,7 +11,7 @@ import {
   isPending,
   isSuspended,
   serverUrl,
-  sessionQuery,
+  sessionWithLimitsQuery,
   useStopSessions,
   wasPreempted,
   type Session
@@ -48,7 +48,7 @@ export function SessionDrawer({ id, panel, onClose }: SessionDrawerProps) {
     error,
     refetch
   } = useQuery({
-    ...sessionQuery(id ?? ''),
+    ...sessionWithLimitsQuery(id ?? ''),
     enabled: id !== undefined
   });
   const shown = session?.id === id ? session : undefined;

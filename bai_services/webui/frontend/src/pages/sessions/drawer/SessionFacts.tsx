@@ -13,9 +13,8 @@ import { statusText } from '../../../i18n/reasonText';
 import { readDataSearch } from '../../data/search';
 import { DeviceTags } from '../list/DeviceTags';
 import { readSessionsSearch } from '../search';
-import { hasLimits } from './CheckLimit';
 import { PreemptionWarning } from './PreemptionWarning';
-import { TimeLimits } from './TimeLimits';
+import { hasLimits, TimeLimits } from './TimeLimits';
 
 /** Notices about a session, and its fields that have a value. */
 export function SessionFacts({ session }: { session: Session }) {
@@ -59,9 +58,7 @@ export function SessionFacts({ session }: { session: Session }) {
     },
     {
       key: 'idle',
-      children: session.status === 'RUNNING' && hasLimits(session) && (
-        <TimeLimits session={session} />
-      )
+      children: hasLimits(session) && <TimeLimits session={session} />
     },
     { key: 'priority', children: isPending(session) && String(session.priority) },
     { key: 'job-priority', children: session.job_priority > 0 && String(session.job_priority) },

@@ -3,22 +3,33 @@ import { App, Button, Flex, Popover, Typography } from 'antd';
 import { QuestionCircleOutlined } from '@ant-design/icons';
 import { useTranslation } from 'react-i18next';
 import { CheckLimit } from './CheckLimit';
-import { formatSeconds, formatTime, useNow } from '../../../components/time';
-import { stoppingChecks, useChangeSession, type Session } from '../../../data/sessions/sessions';
+import {
+  endingRule,
+  stoppingChecks,
+  useChangeSession,
+  type Session
+} from '../../../data/sessions/sessions';
+import { reasonText } from '../../../i18n/reasonText';
+import { EndCountdown } from './EndCountdown';
 
-const WARNING_SECONDS = 600;
 const HOUR = 3600;
 
-/** The time limits of a running session with their countdowns, and buttons to extend them. */
+/** Whether a session runs and has a time limit to show. */
+export const hasLimits = (session: Session) =>
+  session.status === 'RUNNING' &&
+  (session.idle_ends_at !== null ||
+    session.ends_at !== null ||
+    endingRule(session) !== null ||
+    stoppingChecks(session).length > 0);
+
+/** The time limits of a session (see `hasLimits`), with countdowns and buttons to extend them. */
 export function TimeLimits({ session }: { session: Session }) {
   const { t } = useTranslation();
   const { message } = App.useApp();
   const change = useChangeSession(session.id);
   const { idle_ends_at: idleEnd, ends_at: end, lifetime } = session;
   const checks = stoppingChecks(session);
-  if (session.status !== 'RUNNING' || (!idleEnd && !end && checks.length === 0)) {
-    return null;
-  }
+  const rule = endingRule(session);
   const addable = Math.min(lifetime?.addable_seconds ?? 0, HOUR);
   const say = (key: string) => ({
     onSuccess: () => void message.success(t(key)),
@@ -50,9 +61,23 @@ export function TimeLimits({ session }: { session: Session }) {
           )}
         </Limit>
       )}
+      {rule && <RuleLimit rule={rule} />}
       {checks.map(check => (
         <CheckLimit key={check.checker_id} check={check} session={session} />
       ))}
+    </Flex>
+  );
+}
+
+/** The countdown to a stop that no button postpones, and the rule that causes it. */
+function RuleLimit({ rule }: { rule: NonNullable<Session['end_rule']> }) {
+  const { i18n } = useTranslation();
+  return (
+    <Flex vertical gap={4}>
+      <EndCountdown end={rule.ends_at} text={time => time} />
+      <Typography.Text type="secondary">
+        {reasonText(i18n, { message: rule.reason, coded: rule.coded })}
+      </Typography.Text>
     </Flex>
   );
 }
@@ -64,17 +89,10 @@ interface LimitProps {
 }
 
 function Limit({ name, end, children }: LimitProps) {
-  const { t, i18n } = useTranslation();
-  const seconds = Math.max(0, (Date.parse(end) - useNow()) / 1000);
-  const time = formatSeconds(seconds, i18n.language);
+  const { t } = useTranslation();
   return (
     <Flex wrap gap="small" align="center">
-      <Typography.Text
-        type={seconds < WARNING_SECONDS ? 'danger' : 'secondary'}
-        title={formatTime(end, i18n.language)}
-      >
-        {seconds === 0 ? t('sessions.stopping-now') : t(`sessions.${name}-ends`, { time })}
-      </Typography.Text>
+      <EndCountdown end={end} text={time => t(`sessions.${name}-ends`, { time })} />
       {children}
       <Popover
         trigger="click"

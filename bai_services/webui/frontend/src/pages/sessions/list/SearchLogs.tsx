@@ -1,5 +1,5 @@
-import { useState } from 'react';
-import { Button, Empty, Flex, Input, Modal, Skeleton, Typography } from 'antd';
+import { useRef, useState, type Ref } from 'react';
+import { Button, Empty, Flex, Input, Modal, Skeleton, Typography, type InputRef } from 'antd';
 import { FileSearchOutlined } from '@ant-design/icons';
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
@@ -12,6 +12,7 @@ import { storedLogsQuery, type LogHit } from '../../../data/sessions/logs';
 export function SearchLogs() {
   const { t } = useTranslation();
   const [isOpen, setOpen] = useState(false);
+  const input = useRef<InputRef>(null);
   return (
     <>
       <Button icon={<FileSearchOutlined />} onClick={() => setOpen(true)}>
@@ -23,15 +24,16 @@ export function SearchLogs() {
         footer={null}
         width={800}
         onCancel={() => setOpen(false)}
+        afterOpenChange={opened => opened && input.current?.focus()}
         destroyOnHidden
       >
-        <Search onClose={() => setOpen(false)} />
+        <Search input={input} onClose={() => setOpen(false)} />
       </Modal>
     </>
   );
 }
 
-function Search({ onClose }: { onClose: () => void }) {
+function Search({ input, onClose }: { input: Ref<InputRef>; onClose: () => void }) {
   const { t } = useTranslation();
   const [text, setText] = useState('');
   const found = useInfiniteQuery(storedLogsQuery(text));
@@ -42,6 +44,7 @@ function Search({ onClose }: { onClose: () => void }) {
     <>
       <Typography.Paragraph type="secondary">{t('logs.search-all-help')}</Typography.Paragraph>
       <Input.Search
+        ref={input}
         allowClear
         enterButton
         maxLength={200}
