@@ -87,9 +87,9 @@ export class Preparation {
     const { session, trouble } = this.model;
     if (trouble) {
       this.wasUnreachable = true;
-      const isSignedOut = trouble.kind === 'signed-out';
-      // `wasAway` also covers a stop whose announcement was missed because the browser was offline.
-      if (isSignedOut && (this.planned.isAway || this.wasAway)) {
+      // Polls can miss the time without a server, and `wasAway` covers a stop whose announcement was
+      // missed because the browser was offline.
+      if (trouble.kind === 'signed-out' && (this.planned.stop !== null || this.wasAway)) {
         // The sign-in of the page has ended with the old server. The session has a new server.
         this.offerReload();
       } else if (trouble.kind === 'ended' && this.planned.stop && !this.planned.isAway) {

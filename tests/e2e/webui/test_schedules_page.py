@@ -52,7 +52,7 @@ async def test_schedule_is_created_and_budget_is_shown(
         assert (len(found["next_starts"]), found["stop"]) == (5, "mon-fri 19:00")
         shown = await opened(Entities, "user2", "/statistics")
         region = shown.page.get_by_role("region", name="Budgets")
-        await region.get_by_text("of 1,000 spent").wait_for()
+        await region.get_by_text("of 1,000.00 spent").wait_for()
     finally:
         rest.delete(f"/schedules/{name}")
         admin.delete("/budgets/default%2Fdefault")
