@@ -351,7 +351,9 @@ async def test_owner_extends_lifetime_within_the_policy(
     assert (await user.get("/sessions/lab1"))["status"] == "RUNNING"
     api.world.clock.advance(seconds=1)
     ending = await wait_for_status(user, "lab1", "TERMINATING")
-    assert ending["status_info"].startswith("lifetime: at most 15min")
+    assert ending["status_info"].startswith(
+        "lifetime: at most 10min, the limit of keypair policy default, plus an"
+    )
     with pytest.raises(errors.Conflict, match="only while it is running"):
         await user.post(*asked)
 
