@@ -8,13 +8,11 @@ import contextlib
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import Conflict, Unavailable
 from bai_services.core.sessions.agent_launch import is_openable
-from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.sessions.records import SessionServer
 from bai_services.db.sessions.rows import SessionRow
 
-from ..accounts import authorizer
 from ..context import ManagerContext
-from ..sessions.sessions import Sessions, target_of
+from ..sessions.sessions import Sessions
 from .client import HubBusy
 from .servers import HubServers
 
@@ -49,10 +47,7 @@ class OpenedSessions:
         Unavailable
             If the Hub cannot start the server.
         """
-        row = await self._sessions.find_visible(caller, key)
-        authorizer.require(caller, "session.enter", target_of(row))
-        if row.status != Status.RUNNING:
-            raise Conflict(f"session {row.name} is {row.status}, not RUNNING", status=row.status)
+        row = await self._sessions.find_enterable(caller, key)
         if not is_openable(row.type, row.started_by):
             raise Conflict(
                 f"{row.name} is a batch session that runs only its command, because its agent has "

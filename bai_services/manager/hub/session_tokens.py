@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from bai_services.core.accounts.roles import Caller
-from bai_services.core.errors import Conflict
-from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.sessions.records import SessionToken
 
-from ..accounts import authorizer
 from ..context import ManagerContext
-from ..sessions.sessions import Sessions, target_of
+from ..sessions.sessions import Sessions
 from .client import Hub
 
 # Lifetime of a token. It limits how long a deactivated keypair still has access to sessions.
@@ -36,10 +33,7 @@ class SessionTokens:
         Conflict
             If the session is not running.
         """
-        row = await self._sessions.find_visible(caller, key)
-        authorizer.require(caller, "session.enter", target_of(row))
-        if row.status != Status.RUNNING:
-            raise Conflict(f"session {row.name} is {row.status}, not RUNNING", status=row.status)
+        row = await self._sessions.find_enterable(caller, key)
         server = f"{row.hub_user}/{row.hub_server}"
         token = await self._hub.create_token(
             row.hub_user,

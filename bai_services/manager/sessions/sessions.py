@@ -428,6 +428,24 @@ class Sessions:
             key, authorizer.visibility(caller, "session.read"), caller.user_id
         )
 
+    async def find_enterable(self, caller: Caller, key: str) -> SessionRow:
+        """Return the caller's own running session.
+
+        Raises
+        ------
+        NotFound
+            If there is no such session, or the caller may not see it.
+        Forbidden
+            If the session belongs to another user, even if the caller is an administrator.
+        Conflict
+            If the session is not running.
+        """
+        row = await self.find_visible(caller, key)
+        authorizer.require(caller, "session.enter", target_of(row))
+        if row.status != Status.RUNNING:
+            raise Conflict(f"session {row.name} is {row.status}, not RUNNING", status=row.status)
+        return row
+
     async def _add_entry(
         self, caller: Caller, action: str, row: SessionRow, **details: Any
     ) -> None:
